@@ -1,0 +1,5 @@
+//! Where bytes live and how the machine is driven. Knows no operation names.
+
+mod bytes;
+
+pub use bytes::Bytes;

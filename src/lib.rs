@@ -1,10 +1,14 @@
 //! amv-train: LoRA fine-tuning where the data is.
 //!
 //! Modules are listed in the order data flows; a module may use only those above it (plus `error` and `shape`).
+//! (Blank lines between them keep rustfmt from sorting the list.)
 //! `docs/architecture.md` has the picture, `__test__/architecture.test.js` enforces the direction.
 
 pub mod error;
 pub mod shape;
 
 pub mod backend;
+
 pub mod quant;
+
+pub mod format;

@@ -2,7 +2,7 @@
 
     python gguf_export.py HF_DIR OUT.gguf [--quant Q4_0] [--no-tokenizer]
 
-Reads config.json (the spelling of transformers 5 and the older one), *.safetensors and, unless told not to,
+Reads config.json (the spelling of transformers 5 and the older one), model*.safetensors and, unless told not to,
 tokenizer.json (byte-level BPE). Architectures: llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3.
 Made with gguf 0.19.0. `check_export.py` compares the result with the official converter.
 """
@@ -175,7 +175,7 @@ def tensors(hf_dir, arch, config):
     heads = config["num_attention_heads"]
     groups = config.get("num_key_value_heads") or heads
     tied = config.get("tie_word_embeddings", arch.startswith("gemma"))
-    for file in sorted(hf_dir.glob("*.safetensors")):
+    for file in sorted(hf_dir.glob("model*.safetensors")):
         with safe_open(file, "pt") as source:
             for key in source.keys():
                 if key == "lm_head.weight" and tied:

@@ -74,6 +74,8 @@ def export(hf_dir, out_gguf, quant="F32", tokenizer=True, pre=None, overrides=No
     writer.add_file_type(gguf.LlamaFileType[FILE_TYPES.get(quant, f"MOSTLY_{quant}")])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     add_hparams(writer, arch, config)
+    if arch == "llama" or not tokenizer:
+        writer.add_vocab_size(config["vocab_size"])
     if tokenizer:
         gguf_tokenizer.add(writer, hf_dir, config, pre)
     else:
@@ -109,7 +111,6 @@ def add_hparams(writer, arch, config):
     architectures have no key for it in llama.cpp, so a GGUF of Mistral or Qwen2 attends without one."""
     heads, width = config["num_attention_heads"], config["hidden_size"]
     rope, local_theta = rope_of(config)
-    writer.add_vocab_size(config["vocab_size"])
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(width)

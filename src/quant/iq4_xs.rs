@@ -1,0 +1,32 @@
+//! IQ4_XS: 256 elements in 136 bytes, 8 sub-blocks of 32, y = (d·(scale − 32))·table[q] with the table of IQ4_NL.
+//!
+//! ```text
+//! | d f16 | sh u16: high 2 bits of 8 scales | sl 4 bytes: low 4 bits | qs 8 × 16 bytes, each as in IQ4_NL |
+//! ```
+
+use bytemuck::AnyBitPattern;
+
+use super::block::{Half, each_block};
+use super::iq4_nl::look_up;
+
+#[derive(Clone, Copy, AnyBitPattern)]
+#[repr(C)]
+pub struct Block {
+    d: Half,
+    sh: [u8; 2],
+    sl: [u8; 4],
+    qs: [[u8; 16]; 8],
+}
+
+pub fn unpack(packed: &[u8], values: &mut [f32]) {
+    each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
+        let d = block.d.to_f32();
+        let sh = u16::from_le_bytes(block.sh);
+        for (j, values) in values.as_chunks_mut().0.iter_mut().enumerate() {
+            let low = block.sl[j / 2] >> (j % 2 * 4) & 15;
+            let high = (sh >> (2 * j) & 3) as u8;
+            let scale = d * ((low | high << 4) as f32 - 32.0);
+            look_up(scale, &block.qs[j], values);
+        }
+    });
+}

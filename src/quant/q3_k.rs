@@ -1,0 +1,44 @@
+//! Q3_K: 256 elements in 110 bytes, 16 sub-blocks of 16, y = (d·(scale − 32))·q with q in −4..4.
+//!
+//! ```text
+//! | hmask 32 bytes | qs 64 bytes | sc 12 bytes: 16 six-bit scales | d f16 |
+//! ```
+//! Byte l of the 32 bytes of half h holds elements 128h + 32s + l in its bits 2s and 2s + 1, s = 0..4; 4 is taken off
+//! where bit 4h + s of hmask[l] is **clear**. Scale k: low 4 bits in nibble k of sc[0..8] (all low nibbles first),
+//! high 2 bits in bits 2(k / 4) and 2(k / 4) + 1 of sc[8 + k % 4].
+
+use bytemuck::AnyBitPattern;
+
+use super::block::{Half, each_block};
+
+#[derive(Clone, Copy, AnyBitPattern)]
+#[repr(C)]
+pub struct Block {
+    hmask: [u8; 32],
+    qs: [u8; 64],
+    sc: [u8; 12],
+    d: Half,
+}
+
+pub fn unpack(packed: &[u8], values: &mut [f32]) {
+    each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
+        let d = block.d.to_f32();
+        for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let (half, shift, side) = (k / 8, k / 2 % 4 * 2, k % 2);
+            let scale = d * (scale(&block.sc, k) as f32 - 32.0);
+            let qs = &block.qs.as_chunks::<16>().0[2 * half + side];
+            let high = &block.hmask.as_chunks::<16>().0[side];
+            for i in 0..16 {
+                let q = (qs[i] >> shift & 3) | (high[i] >> (k / 2) & 1) << 2;
+                values[i] = scale * (q as f32 - 4.0);
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn scale(sc: &[u8; 12], k: usize) -> u8 {
+    let low = sc[k % 8] >> (k / 8 * 4) & 15;
+    let high = sc[8 + k % 4] >> (k / 4 * 2) & 3;
+    low | high << 4
+}

@@ -68,7 +68,7 @@ def packed_bytes(name, random):
         return floats(name, random)
     blocks = random_blocks(name, random)
     if name in QUANTISABLE:
-        numbers = random.standard_normal(8 * 32).astype(np.float32)
+        numbers = random.standard_normal(4 * 32).astype(np.float32)
         blocks = np.append(blocks, quantize(numbers, GGMLQuantizationType[name]))
     return blocks
 
@@ -77,12 +77,12 @@ def main():
     random = np.random.default_rng(20)
     tensors = {}
     for name in ["F32", "F16", "BF16", *HALVES]:
-        type = GGMLQuantizationType[name]
+        kind = GGMLQuantizationType[name]
         packed = packed_bytes(name, random)
         tensors[f"{name}.packed"] = packed
-        tensors[f"{name}.values"] = dequantize(packed, type).ravel()
-        tensors[f"{name}.layout"] = np.array([type, *GGML_QUANT_SIZES[type]], dtype=np.int32)
-    names = {int(type): type.name for type in GGMLQuantizationType}
+        tensors[f"{name}.values"] = dequantize(packed, kind).ravel()
+        tensors[f"{name}.layout"] = np.array([kind, *GGML_QUANT_SIZES[kind]], dtype=np.int32)
+    names = {int(kind): kind.name for kind in GGMLQuantizationType}
     save_file(tensors, FIXTURE, {"ggml_types": json.dumps(names)})
 
 

@@ -136,7 +136,7 @@ impl Format {
     pub fn unpack(self, packed: &[u8], values: &mut [f32]) -> Result<()> {
         let row = self.row();
         let blocks = values.len() / row.elements;
-        if values.len() % row.elements != 0 || packed.len() != blocks * row.bytes {
+        if !values.len().is_multiple_of(row.elements) || packed.len() != blocks * row.bytes {
             bail!(
                 Internal,
                 "unpack: {} bytes of {self} are not {} values; a block is {} bytes and {} values",
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// The largest and smallest of every kind, against sign · 2^(exponent − 25) · mantissa, for all 65536 patterns.
+    /// Against sign · 2^(exponent − 25) · mantissa, for all 65536 patterns.
     #[test]
     fn every_f16_becomes_the_number_it_is() {
         let packed: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();

@@ -23,14 +23,22 @@ pub struct Block {
 pub fn unpack(packed: &[u8], values: &mut [f32]) {
     each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
         let d = block.d.to_f32();
-        for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            let (half, shift, side) = (k / 8, k / 2 % 4 * 2, k % 2);
-            let scale = d * (scale(&block.sc, k) as f32 - 32.0);
-            let qs = &block.qs.as_chunks::<16>().0[2 * half + side];
-            let high = &block.hmask.as_chunks::<16>().0[side];
-            for i in 0..16 {
-                let q = (qs[i] >> shift & 3) | (high[i] >> (k / 2) & 1) << 2;
-                values[i] = scale * (q as f32 - 4.0);
+        let halves = values.as_chunks_mut::<128>().0.iter_mut();
+        for (half, values) in halves.enumerate() {
+            let qs = &block.qs.as_chunks::<32>().0[half];
+            let mut q = [0u8; 128];
+            for l in 0..32 {
+                let high = block.hmask[l] >> (4 * half);
+                q[l] = (qs[l] & 3) | (high & 1) << 2;
+                q[32 + l] = (qs[l] >> 2 & 3) | (high >> 1 & 1) << 2;
+                q[64 + l] = (qs[l] >> 4 & 3) | (high >> 2 & 1) << 2;
+                q[96 + l] = (qs[l] >> 6) | (high >> 3 & 1) << 2;
+            }
+            for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+                let scale = d * (scale(&block.sc, 8 * half + k) as f32 - 32.0);
+                for (value, q) in values.iter_mut().zip(&q[16 * k..]) {
+                    *value = scale * (*q as f32 - 4.0);
+                }
             }
         }
     });

@@ -29,14 +29,15 @@ pub fn unpack(packed: &[u8], values: &mut [f32]) {
 /// The 32 five-bit numbers of a block, for Q5_1 too.
 #[inline(always)]
 pub fn quants(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
+    const BIT: [u8; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
     let mut q = [0; 32];
     for i in 0..16 {
         q[i] = qs[i] & 15;
         q[16 + i] = qs[i] >> 4;
     }
-    for i in 0..32 {
-        if qh[i / 8] & (1 << (i % 8)) != 0 {
-            q[i] |= 16;
+    for (q, high) in q.as_chunks_mut::<8>().0.iter_mut().zip(qh) {
+        for i in 0..8 {
+            q[i] |= if high & BIT[i] == 0 { 0 } else { 16 };
         }
     }
     q

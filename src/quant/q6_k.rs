@@ -22,14 +22,23 @@ pub struct Block {
 pub fn unpack(packed: &[u8], values: &mut [f32]) {
     each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
         let d = block.d.to_f32();
-        for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            let (half, t, side) = (k / 8, k / 2 % 4, k % 2);
-            let scale = d * block.sc[k] as f32;
-            let low = &block.ql.as_chunks::<16>().0[4 * half + 2 * (t % 2) + side];
-            let high = &block.qh.as_chunks::<16>().0[2 * half + side];
-            for i in 0..16 {
-                let q = (low[i] >> (t / 2 * 4) & 15) | (high[i] >> (2 * t) & 3) << 4;
-                values[i] = scale * (q as f32 - 32.0);
+        let halves = values.as_chunks_mut::<128>().0.iter_mut();
+        for (half, values) in halves.enumerate() {
+            let ql = &block.ql.as_chunks::<64>().0[half];
+            let qh = &block.qh.as_chunks::<32>().0[half];
+            let scales = &block.sc.as_chunks::<8>().0[half];
+            let mut q = [0u8; 128];
+            for l in 0..32 {
+                q[l] = (ql[l] & 15) | (qh[l] & 3) << 4;
+                q[32 + l] = (ql[32 + l] & 15) | (qh[l] >> 2 & 3) << 4;
+                q[64 + l] = (ql[l] >> 4) | (qh[l] >> 4 & 3) << 4;
+                q[96 + l] = (ql[32 + l] >> 4) | (qh[l] >> 6) << 4;
+            }
+            for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+                let scale = d * scales[k] as f32;
+                for (value, q) in values.iter_mut().zip(&q[16 * k..]) {
+                    *value = scale * (*q as f32 - 32.0);
+                }
             }
         }
     });

@@ -1,7 +1,6 @@
 //! amv-train: LoRA fine-tuning where the data is.
 //!
 //! Modules are listed in the order data flows; a module may use only those above it (plus `error` and `shape`).
-//! (Blank lines between them keep rustfmt from sorting the list.)
 //! `docs/architecture.md` has the picture, `__test__/architecture.test.js` enforces the direction.
 
 pub mod error;
@@ -10,5 +9,11 @@ pub mod shape;
 pub mod backend;
 
 pub mod quant;
+
+pub mod tensor;
+
+pub mod autograd;
+
+pub mod ops;
 
 pub mod format;

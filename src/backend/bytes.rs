@@ -96,6 +96,18 @@ impl Bytes {
             .map_err(|cause| error!(Internal, "bytes as f32: {cause}"))
     }
 
+    /// The values for writing, when they are owned and nobody else holds them.
+    pub fn f32_mut(&mut self) -> Option<&mut [f32]> {
+        match &mut self.memory {
+            Memory::Owned(words) => {
+                let words = Arc::get_mut(words)?;
+                let values: &mut [f32] = bytemuck::try_cast_slice_mut(words).ok()?;
+                values.get_mut(self.range.start / 4..self.range.end / 4)
+            }
+            Memory::Mapped(_) => None,
+        }
+    }
+
     /// The bytes as u32 values, under the same condition.
     pub fn as_u32(&self) -> Result<&[u32]> {
         bytemuck::try_cast_slice(self.as_u8())

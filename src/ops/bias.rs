@@ -1,0 +1,69 @@
+//! y = x + b, with b added to every row.
+
+use crate::backend::cpu::for_rows;
+use crate::bail;
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::tensor::{Op, Tensor, apply};
+
+#[derive(Debug)]
+struct Bias;
+
+impl Tensor {
+    /// Adds `bias` [columns] to every row of self [.., columns].
+    pub fn bias(&self, bias: &Tensor) -> Result<Tensor> {
+        apply(Bias, &[self, bias])
+    }
+}
+
+impl Op for Bias {
+    fn name(&self) -> &'static str {
+        "bias"
+    }
+
+    fn shape(&self, x: &[&Tensor]) -> Result<Shape> {
+        let (rows, bias) = (x[0].shape(), x[1].shape());
+        if bias[..] != [rows.last()] {
+            bail!(
+                Internal,
+                "bias: bias is {bias} but the last axis of x {rows} is {}",
+                rows.last()
+            );
+        }
+        Ok(rows.clone())
+    }
+
+    fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
+        let (values, bias) = (x[0].values()?, x[1].values()?);
+        for_rows(y, bias.len(), |row, y| {
+            let x = &values[row * bias.len()..];
+            for ((y, x), b) in y.iter_mut().zip(x).zip(bias) {
+                *y = x + b;
+            }
+        });
+        Ok(None)
+    }
+
+    fn vjp(
+        &self,
+        x: &[Tensor],
+        wanted: &[bool],
+        _y: &Tensor,
+        _saved: Option<&Tensor>,
+        dy: &Tensor,
+    ) -> Result<Vec<Option<Tensor>>> {
+        let db = match wanted[1] {
+            true => {
+                let mut sum = vec![0.0; x[1].shape().last()];
+                for row in dy.values()?.chunks(sum.len().max(1)) {
+                    for (sum, dy) in sum.iter_mut().zip(row) {
+                        *sum += dy;
+                    }
+                }
+                Some(Tensor::new(sum, x[1].shape().clone())?)
+            }
+            false => None,
+        };
+        Ok(vec![wanted[0].then(|| dy.clone()), db])
+    }
+}

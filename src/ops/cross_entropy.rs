@@ -1,0 +1,97 @@
+//! −log softmax(logits)[target] for every row: the loss where the logits are at hand (a head with an adapter).
+
+use crate::backend::cpu::for_rows;
+use crate::bail;
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::tensor::{Op, Tensor, apply};
+
+/// The target of a row that has no loss.
+pub const IGNORED: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct CrossEntropy;
+
+impl Tensor {
+    /// self: logits [time, vocab]; `targets`: u32 [time], [`IGNORED`] for none. Gives losses [time] in nats, 0 where ignored.
+    pub fn cross_entropy(&self, targets: &Tensor) -> Result<Tensor> {
+        apply(CrossEntropy, &[self, targets])
+    }
+}
+
+/// Checks that every target is ignored or inside the vocabulary.
+pub(super) fn check_targets(name: &str, rows: usize, vocab: usize, targets: &Tensor) -> Result<()> {
+    if targets.shape()[..] != [rows] {
+        bail!(
+            Internal,
+            "{name}: {rows} rows and targets {}",
+            targets.shape()
+        );
+    }
+    match targets
+        .ids()?
+        .iter()
+        .find(|&&id| id != IGNORED && id as usize >= vocab)
+    {
+        Some(id) => bail!(
+            BadData,
+            "target id {id} is outside the model's vocabulary of {vocab}: tokenizer and model do not belong together"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// log Σ exp(row)
+fn log_sum_exp(row: &[f32]) -> f32 {
+    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    max + row.iter().map(|z| (z - max).exp()).sum::<f32>().ln()
+}
+
+impl Op for CrossEntropy {
+    fn name(&self) -> &'static str {
+        "cross_entropy"
+    }
+
+    fn shape(&self, x: &[&Tensor]) -> Result<Shape> {
+        let rows = x[0].shape().rows();
+        check_targets("cross_entropy", rows, x[0].shape().last(), x[1])?;
+        Ok(Shape::from([rows]))
+    }
+
+    fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
+        let (logits, targets, vocab) = (x[0].values()?, x[1].ids()?, x[0].shape().last());
+        for (row, (loss, &target)) in y.iter_mut().zip(targets).enumerate() {
+            if target != IGNORED {
+                let row = &logits[row * vocab..(row + 1) * vocab];
+                *loss = log_sum_exp(row) - row[target as usize];
+            }
+        }
+        Ok(None)
+    }
+
+    /// dlogits = dy·(softmax(logits) − onehot(target))
+    fn vjp(
+        &self,
+        x: &[Tensor],
+        _wanted: &[bool],
+        _y: &Tensor,
+        _saved: Option<&Tensor>,
+        dy: &Tensor,
+    ) -> Result<Vec<Option<Tensor>>> {
+        let (logits, targets, dy) = (x[0].values()?, x[1].ids()?, dy.values()?);
+        let vocab = x[0].shape().last();
+        let mut dx = vec![0.0; logits.len()];
+        for_rows(&mut dx, vocab, |row, dx| {
+            if targets[row] == IGNORED {
+                return;
+            }
+            let logits = &logits[row * vocab..(row + 1) * vocab];
+            let log_sum = log_sum_exp(logits);
+            for (dx, z) in dx.iter_mut().zip(logits) {
+                *dx = dy[row] * (z - log_sum).exp();
+            }
+            dx[targets[row] as usize] -= dy[row];
+        });
+        Ok(vec![Some(Tensor::new(dx, x[0].shape().clone())?), None])
+    }
+}

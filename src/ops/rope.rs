@@ -1,0 +1,106 @@
+//! Rotary position embedding: pairs of channels turn by an angle that grows with position.
+//! Su et al. 2021, arXiv:2104.09864, eq. 34.
+
+use crate::backend::cpu::for_rows;
+use crate::bail;
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::tensor::{Op, Tensor, apply};
+
+/// Which channels form pair i of `rotary` channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairs {
+    /// (i, i + rotary/2), as in the Hugging Face checkpoints.
+    Halves,
+    /// (2i, 2i + 1), as in GGUF files of the llama architecture.
+    Interleaved,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rope {
+    pairs: Pairs,
+    /// Multiplies sine and cosine (1, or the attention factor of a rope scaling).
+    magnitude: f32,
+    /// 1, or −1 to turn back: the gradient.
+    sign: f32,
+}
+
+impl Tensor {
+    /// Rotates self [time, heads, dim] by angle positions[t]·frequencies[i].
+    ///
+    /// `positions`: u32 [time]. `frequencies`: [rotary/2] in radians per position, rotary ≤ dim; channels past rotary
+    /// stay. Rotated channels are also scaled by `magnitude`.
+    pub fn rope(
+        &self,
+        positions: &Tensor,
+        frequencies: &Tensor,
+        pairs: Pairs,
+        magnitude: f32,
+    ) -> Result<Tensor> {
+        let sign = 1.0;
+        let rope = Rope {
+            pairs,
+            magnitude,
+            sign,
+        };
+        apply(rope, &[self, positions, frequencies])
+    }
+}
+
+impl Op for Rope {
+    fn name(&self) -> &'static str {
+        "rope"
+    }
+
+    fn shape(&self, x: &[&Tensor]) -> Result<Shape> {
+        let (heads, positions, half) = (x[0].shape(), x[1].shape(), x[2].shape().elements());
+        if heads.len() != 3 || positions[..] != heads[..1] || half * 2 > heads.last() {
+            bail!(
+                Internal,
+                "rope: x {heads} must be [time, heads, dim], positions {positions} [time], and {half} frequencies at most dim/2"
+            );
+        }
+        Ok(heads.clone())
+    }
+
+    fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
+        let (values, positions, frequencies) = (x[0].values()?, x[1].ids()?, x[2].values()?);
+        let (dim, half) = (x[0].shape()[2], frequencies.len());
+        let token = x[0].shape()[1] * dim;
+        for_rows(y, token, |time, y| {
+            let x = &values[time * token..(time + 1) * token];
+            y.copy_from_slice(x);
+            for (i, frequency) in frequencies.iter().enumerate() {
+                let angle = f64::from(positions[time]) * f64::from(*frequency);
+                let (sin, cos) = (self.sign * angle.sin() as f32, angle.cos() as f32);
+                let (sin, cos) = (sin * self.magnitude, cos * self.magnitude);
+                let (first, second) = match self.pairs {
+                    Pairs::Halves => (i, i + half),
+                    Pairs::Interleaved => (2 * i, 2 * i + 1),
+                };
+                for head in (0..token).step_by(dim) {
+                    let (a, b) = (x[head + first], x[head + second]);
+                    y[head + first] = a * cos - b * sin;
+                    y[head + second] = a * sin + b * cos;
+                }
+            }
+        });
+        Ok(None)
+    }
+
+    /// A rotation's transpose turns back.
+    fn vjp(
+        &self,
+        x: &[Tensor],
+        _wanted: &[bool],
+        _y: &Tensor,
+        _saved: Option<&Tensor>,
+        dy: &Tensor,
+    ) -> Result<Vec<Option<Tensor>>> {
+        let back = Rope {
+            sign: -self.sign,
+            ..*self
+        };
+        Ok(vec![Some(apply(back, &[dy, &x[1], &x[2]])?), None, None])
+    }
+}

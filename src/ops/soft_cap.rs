@@ -1,0 +1,55 @@
+//! y = cap · tanh(x / cap): keeps values inside ±cap (Gemma 2, arXiv:2408.00118, section 2).
+
+use crate::backend::cpu::for_rows;
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::tensor::{Op, Tensor, apply};
+
+#[derive(Debug)]
+struct SoftCap {
+    cap: f32,
+}
+
+impl Tensor {
+    pub fn soft_cap(&self, cap: f32) -> Result<Tensor> {
+        apply(SoftCap { cap }, &[self])
+    }
+}
+
+impl Op for SoftCap {
+    fn name(&self) -> &'static str {
+        "soft_cap"
+    }
+
+    fn shape(&self, x: &[&Tensor]) -> Result<Shape> {
+        Ok(x[0].shape().clone())
+    }
+
+    fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
+        let (values, len) = (x[0].values()?, x[0].shape().last());
+        for_rows(y, len, |row, y| {
+            for (y, x) in y.iter_mut().zip(&values[row * len..]) {
+                *y = self.cap * (x / self.cap).tanh();
+            }
+        });
+        Ok(None)
+    }
+
+    /// dx = dy · (1 − (y / cap)²)
+    fn vjp(
+        &self,
+        x: &[Tensor],
+        _wanted: &[bool],
+        y: &Tensor,
+        _saved: Option<&Tensor>,
+        dy: &Tensor,
+    ) -> Result<Vec<Option<Tensor>>> {
+        let slope = |y: &f32| 1.0 - (y / self.cap).powi(2);
+        let dx = dy
+            .values()?
+            .iter()
+            .zip(y.values()?)
+            .map(|(dy, y)| dy * slope(y));
+        Ok(vec![Some(Tensor::new(dx.collect(), x[0].shape().clone())?)])
+    }
+}

@@ -1,0 +1,128 @@
+//! What a forward pass is told besides its input: purpose, place in the run, and the rows it works on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// What a pass is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Train,
+    Infer,
+}
+
+/// The rows of a pass. Samples lie one after another on the time axis, so a batch has no padding.
+#[derive(Clone)]
+pub struct Rows {
+    /// u32 [time]: the place of each token in its sample.
+    pub positions: Tensor,
+    /// u32 [time]: the first key each token may see, as an index into the keys.
+    pub starts: Tensor,
+    /// u32 [time]: which sample of the run each token belongs to.
+    pub samples: Tensor,
+}
+
+impl Rows {
+    /// Lays samples, given as (number within the run, length), one after another.
+    pub fn of_samples(samples: &[(u32, usize)]) -> Result<Rows> {
+        let time: usize = samples.iter().map(|(_, length)| length).sum();
+        let (mut positions, mut starts, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for &(number, length) in samples {
+            let start = positions.len() as u32;
+            positions.extend(0..length as u32);
+            starts.extend(std::iter::repeat_n(start, length));
+            numbers.extend(std::iter::repeat_n(number, length));
+        }
+        Ok(Rows {
+            positions: Tensor::of_u32(positions, [time])?,
+            starts: Tensor::of_u32(starts, [time])?,
+            samples: Tensor::of_u32(numbers, [time])?,
+        })
+    }
+
+    /// `time` tokens that continue one sample at `position`, for generation with a cache.
+    pub fn continuing(position: usize, time: usize) -> Result<Rows> {
+        let positions = (position..position + time).map(|at| at as u32).collect();
+        Ok(Rows {
+            positions: Tensor::of_u32(positions, [time])?,
+            starts: Tensor::of_u32(vec![0; time], [time])?,
+            samples: Tensor::of_u32(vec![0; time], [time])?,
+        })
+    }
+}
+
+/// The circumstances of a pass. Cheap to clone.
+#[derive(Clone)]
+pub struct Ctx {
+    pub mode: Mode,
+    /// Whether operations on parameters leave a graph behind.
+    pub recording: bool,
+    /// The optimizer step, from 1; with `seed` it decides dropout masks.
+    pub step: u64,
+    pub seed: u64,
+    pub rows: Rows,
+    pub cache: Option<Arc<KvCache>>,
+}
+
+impl Ctx {
+    pub fn train(rows: Rows, step: u64, seed: u64) -> Ctx {
+        Ctx {
+            mode: Mode::Train,
+            recording: true,
+            step,
+            seed,
+            rows,
+            cache: None,
+        }
+    }
+
+    pub fn infer(rows: Rows) -> Ctx {
+        Ctx {
+            mode: Mode::Infer,
+            recording: false,
+            step: 0,
+            seed: 0,
+            rows,
+            cache: None,
+        }
+    }
+
+    pub fn with_cache(mut self, cache: Arc<KvCache>) -> Ctx {
+        self.cache = Some(cache);
+        self
+    }
+
+    pub fn without_recording(&self) -> Ctx {
+        Ctx {
+            recording: false,
+            ..self.clone()
+        }
+    }
+}
+
+/// Keys and values of the tokens seen so far, per attention layer.
+#[derive(Default)]
+pub struct KvCache(Mutex<HashMap<String, (Tensor, Tensor)>>);
+
+impl KvCache {
+    /// Appends `k` and `v` [time, kv_heads, dim] to those of the layer `path`; returns all so far.
+    pub fn append(&self, path: &str, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+        let mut layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = match layers.get(path) {
+            Some((keys, values)) => (concat(keys, k)?, concat(values, v)?),
+            None => (k.detach(), v.detach()),
+        };
+        layers.insert(path.to_owned(), all.clone());
+        Ok(all)
+    }
+}
+
+fn concat(before: &Tensor, after: &Tensor) -> Result<Tensor> {
+    let mut axes = before.shape().to_vec();
+    axes[0] += after.shape()[0];
+    let values = [before.values()?, after.values()?].concat();
+    Tensor::new(values, Shape::from(axes.as_slice()))
+}

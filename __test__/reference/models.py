@@ -4,7 +4,7 @@
 
 Weights are f32; logits, losses and gradients are computed with the model in float64 (transformers itself drops to
 float32 inside norms, softmax and rope angles), eager attention, one sample at a time, and stored as f32.
-Made with torch 2.15.0, transformers 5.24.0, peft 0.21.2, safetensors 0.8, gguf 0.19.0.
+Made with torch 2.15.0, transformers 5.24.0, peft 0.21.2, safetensors 0.8.0, gguf 0.19.0.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 import peft
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -56,8 +56,8 @@ def make(name, case):
     return [switch_off(folder, name, case, feature, switch, old) for feature, switch in case.switches.items()]
 
 
-def write_config(folder, config):
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+def write_config(folder, config, file="config.json"):
+    (folder / file).write_text(json.dumps(config, indent=2) + "\n")
 
 
 def save_weights(folder, rng):
@@ -104,16 +104,24 @@ def logits_of(model, ids):
 
 
 def check_spelling(folder, case, old):
-    """config.json as transformers 5 writes it must mean the same; it replaces the older one where the case says so."""
-    with tempfile.TemporaryDirectory() as other:
-        AutoConfig.from_pretrained(folder).save_pretrained(other)
-        config = json.loads((Path(other) / "config.json").read_text())
-    assert "rope_parameters" in config and "rope_theta" not in config
+    """The spelling of transformers 5 must mean the same. It is committed as config_v5.json, or as config.json itself."""
+    config = v5_config(folder)
     model = load(folder, config)
     for ids, logits in zip(old["input_ids"], old["logits"]):
         assert torch.equal(logits_of(model, ids), logits), f"{folder}: the two spellings differ"
-    if case.v5:
-        write_config(folder, config | {"dtype": "float32"})
+    write_config(folder, config, "config.json" if case.v5 else "config_v5.json")
+
+
+def v5_config(folder):
+    """config.json as transformers 5 saves it, without the older keys that it drags along."""
+    with tempfile.TemporaryDirectory() as other:
+        AutoConfig.from_pretrained(folder).save_pretrained(other)
+        config = json.loads((Path(other) / "config.json").read_text())
+    for key in ("partial_rotary_factor", "sliding_window_pattern", "_sliding_window_pattern", "cache_implementation"):
+        config.pop(key, None)
+    config["rope_parameters"].pop("type", None)
+    assert not config.keys() & {"rope_theta", "rope_scaling", "rope_local_base_freq", "torch_dtype"}
+    return config
 
 
 def draw_adapter(model, rng):
@@ -192,7 +200,7 @@ def switch_off(folder, name, case, feature, switch, old):
     largest = max(y.abs().max().item() for y in old["logits"])
     times = moved / largest / TOLERANCE
     assert times > 100 or not switch.required, f"{name}: without {feature} the logits move by {times:.1f} tolerances only"
-    return f"| {name} | {feature} | {times:.0f} |" + ("" if switch.required else " not required")
+    return f"| {name} | {feature}{'' if switch.required else ' (not required)'} | {times:.0f} |"
 
 
 if __name__ == "__main__":

@@ -1,3 +1,11 @@
-//! Model files on disk: read as [`crate::quant::Weight`]s over a mapping, and written whole or not at all.
+//! Model files on disk: read as weights over a mapping, and written whole or not at all.
 
+pub mod atomic;
+mod catalog;
+pub mod digest;
 pub mod gguf;
+mod mapping;
+pub mod names;
+pub mod safetensors;
+
+pub use catalog::{Catalog, Tensor};

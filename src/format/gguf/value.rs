@@ -36,7 +36,47 @@ pub enum Array {
     F64s(Vec<f64>),
 }
 
+impl Value {
+    /// The number of the type in GGUF files.
+    pub(super) fn type_id(&self) -> u32 {
+        match self {
+            Value::U8(_) => 0,
+            Value::I8(_) => 1,
+            Value::U16(_) => 2,
+            Value::I16(_) => 3,
+            Value::U32(_) => 4,
+            Value::I32(_) => 5,
+            Value::F32(_) => 6,
+            Value::Bool(_) => 7,
+            Value::String(_) => 8,
+            Value::Array(_) => 9,
+            Value::U64(_) => 10,
+            Value::I64(_) => 11,
+            Value::F64(_) => 12,
+        }
+    }
+}
+
 impl Array {
+    /// The number of the items' type in GGUF files.
+    pub(super) fn item_type_id(&self) -> u32 {
+        match self {
+            Array::U8s(_) => 0,
+            Array::I8s(_) => 1,
+            Array::U16s(_) => 2,
+            Array::I16s(_) => 3,
+            Array::U32s(_) => 4,
+            Array::I32s(_) => 5,
+            Array::F32s(_) => 6,
+            Array::Bools(_) => 7,
+            Array::Strings(_) => 8,
+            Array::Arrays(_) => 9,
+            Array::U64s(_) => 10,
+            Array::I64s(_) => 11,
+            Array::F64s(_) => 12,
+        }
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Array::U8s(items) => items.len(),
@@ -96,6 +136,11 @@ impl Metadata {
             Some((_, old)) => *old = value,
             None => self.entries.push((key, value)),
         }
+    }
+
+    /// Adds an entry whose key the caller knows to be new.
+    pub(super) fn append(&mut self, key: String, value: Value) {
+        self.entries.push((key, value));
     }
 
     /// The value of `key` when it is a string.

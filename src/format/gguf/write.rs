@@ -1,0 +1,137 @@
+//! Writes GGUF version 3: metadata, tensor descriptions, then each tensor's bytes on an aligned offset.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::header::{MAGIC, MAX_DIMS, alignment};
+use super::{Array, Metadata, Value, align};
+use crate::bail;
+use crate::error::Result;
+use crate::format::atomic;
+use crate::format::catalog::in_file;
+use crate::quant::Weight;
+
+const VERSION: u32 = 3;
+
+/// GGML keeps names in 64 bytes, the last of which is zero.
+const MAX_NAME: usize = 63;
+
+/// Writes a GGUF file with these entries and tensors, in this order. Offsets follow `general.alignment` (default 32).
+///
+/// Errors: a name that is twice there, empty or longer than 63 bytes, more than four axes, and
+/// those of [`atomic::write`]; the file is whole or absent.
+pub fn write(path: &Path, metadata: &Metadata, tensors: &[(String, Weight)]) -> Result<()> {
+    let (header, alignment) =
+        header(metadata, tensors).map_err(|error| in_file(path, error))?;
+    atomic::write(path, |output| {
+        output.bytes(&header)?;
+        let padding = vec![0; alignment];
+        for (_, weight) in tensors {
+            let bytes = weight.bytes().as_u8();
+            output.bytes(bytes)?;
+            output.bytes(&padding[..align(bytes.len(), alignment)? - bytes.len()])?;
+        }
+        Ok(())
+    })
+}
+
+/// Everything before the tensor data, padded, and the alignment.
+fn header(metadata: &Metadata, tensors: &[(String, Weight)]) -> Result<(Vec<u8>, usize)> {
+    let alignment = alignment(metadata)?;
+    let mut bytes = Vec::new();
+    bytes.extend(MAGIC);
+    bytes.extend(VERSION.to_le_bytes());
+    put_count(&mut bytes, tensors.len());
+    put_count(&mut bytes, metadata.len());
+    for (key, value) in metadata.iter() {
+        put_string(&mut bytes, key);
+        put_value(&mut bytes, value);
+    }
+    let mut names = HashSet::new();
+    let mut offset = 0;
+    for (name, weight) in tensors {
+        check(name, weight)?;
+        if !names.insert(name) {
+            bail!(Internal, "tensor {name} would be written twice");
+        }
+        put_string(&mut bytes, name);
+        bytes.extend((weight.shape().len() as u32).to_le_bytes());
+        // The contiguous axis comes first in the file.
+        for &axis in weight.shape().iter().rev() {
+            put_count(&mut bytes, axis);
+        }
+        bytes.extend(weight.format().ggml_id().to_le_bytes());
+        put_count(&mut bytes, offset);
+        offset = align(offset + weight.bytes().len(), alignment)?;
+    }
+    bytes.resize(align(bytes.len(), alignment)?, 0);
+    Ok((bytes, alignment))
+}
+
+fn check(name: &str, weight: &Weight) -> Result<()> {
+    if !(1..=MAX_NAME).contains(&name.len()) {
+        bail!(
+            UnsupportedFormat,
+            "the name {name} has {} bytes; GGUF allows 1 to {MAX_NAME}",
+            name.len()
+        );
+    }
+    if weight.shape().len() > MAX_DIMS as usize {
+        bail!(
+            UnsupportedFormat,
+            "tensor {name} {} has more than {MAX_DIMS} axes, which GGUF cannot hold",
+            weight.shape()
+        );
+    }
+    Ok(())
+}
+
+fn put_count(bytes: &mut Vec<u8>, count: usize) {
+    bytes.extend((count as u64).to_le_bytes());
+}
+
+fn put_string(bytes: &mut Vec<u8>, text: &str) {
+    put_count(bytes, text.len());
+    bytes.extend(text.as_bytes());
+}
+
+/// The number of the type, then the value.
+fn put_value(bytes: &mut Vec<u8>, value: &Value) {
+    bytes.extend(value.type_id().to_le_bytes());
+    match value {
+        Value::U8(number) => bytes.extend(number.to_le_bytes()),
+        Value::I8(number) => bytes.extend(number.to_le_bytes()),
+        Value::U16(number) => bytes.extend(number.to_le_bytes()),
+        Value::I16(number) => bytes.extend(number.to_le_bytes()),
+        Value::U32(number) => bytes.extend(number.to_le_bytes()),
+        Value::I32(number) => bytes.extend(number.to_le_bytes()),
+        Value::F32(number) => bytes.extend(number.to_le_bytes()),
+        Value::Bool(truth) => bytes.push(u8::from(*truth)),
+        Value::String(text) => put_string(bytes, text),
+        Value::Array(array) => put_array(bytes, array),
+        Value::U64(number) => bytes.extend(number.to_le_bytes()),
+        Value::I64(number) => bytes.extend(number.to_le_bytes()),
+        Value::F64(number) => bytes.extend(number.to_le_bytes()),
+    }
+}
+
+/// The number of the items' type, their count, then the items.
+fn put_array(bytes: &mut Vec<u8>, array: &Array) {
+    bytes.extend(array.item_type_id().to_le_bytes());
+    put_count(bytes, array.len());
+    match array {
+        Array::U8s(items) => bytes.extend(items),
+        Array::I8s(items) => items.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Array::U16s(items) => items.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Array::I16s(items) => items.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Array::U32s(items) => items.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Array::I32s(items) => items.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Array::F32s(items) => items.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Array::Bools(items) => items.iter().for_each(|&x| bytes.push(u8::from(x))),
+        Array::Strings(items) => items.iter().for_each(|text| put_string(bytes, text)),
+        Array::Arrays(items) => items.iter().for_each(|array| put_array(bytes, array)),
+        Array::U64s(items) => items.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Array::I64s(items) => items.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Array::F64s(items) => items.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+    }
+}

@@ -16,4 +16,10 @@ pub mod autograd;
 
 pub mod ops;
 
+pub mod lora;
+
+pub mod nn;
+
 pub mod format;
+
+pub mod models;

@@ -28,8 +28,8 @@ struct Rope {
 impl Tensor {
     /// Rotates self [time, heads, dim] by angle positions[t]·frequencies[i].
     ///
-    /// `positions`: u32 [time]. `frequencies`: [rotary/2] in radians per position, rotary ≤ dim; channels past rotary
-    /// stay. Rotated channels are also scaled by `magnitude`.
+    /// `positions`: u32 [time]. `frequencies`: [rotary/2], or [time, rotary/2] when rows differ, in radians per position,
+    /// rotary ≤ dim; channels past rotary stay. Rotated channels are also scaled by `magnitude`.
     pub fn rope(
         &self,
         positions: &Tensor,
@@ -53,11 +53,17 @@ impl Op for Rope {
     }
 
     fn shape(&self, x: &[&Tensor]) -> Result<Shape> {
-        let (heads, positions, half) = (x[0].shape(), x[1].shape(), x[2].shape().elements());
-        if heads.len() != 3 || positions[..] != heads[..1] || half * 2 > heads.last() {
+        let (heads, positions, half) = (x[0].shape(), x[1].shape(), x[2].shape().last());
+        let rows = x[2].shape().rows();
+        if heads.len() != 3
+            || positions[..] != heads[..1]
+            || half * 2 > heads.last()
+            || (rows != 1 && rows != heads[0])
+        {
             bail!(
                 Internal,
-                "rope: x {heads} must be [time, heads, dim], positions {positions} [time], and {half} frequencies at most dim/2"
+                "rope: x {heads} must be [time, heads, dim], positions {positions} [time], frequencies {} at most [time, dim/2]",
+                x[2].shape()
             );
         }
         Ok(heads.clone())
@@ -65,11 +71,13 @@ impl Op for Rope {
 
     fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
         let (values, positions, frequencies) = (x[0].values()?, x[1].ids()?, x[2].values()?);
-        let (dim, half) = (x[0].shape()[2], frequencies.len());
+        let (dim, half) = (x[0].shape()[2], x[2].shape().last());
+        let per_row = x[2].shape().rows() > 1;
         let token = x[0].shape()[1] * dim;
         for_rows(y, token, |time, y| {
             let x = &values[time * token..(time + 1) * token];
             y.copy_from_slice(x);
+            let frequencies = &frequencies[if per_row { time * half } else { 0 }..][..half];
             for (i, frequency) in frequencies.iter().enumerate() {
                 let angle = f64::from(positions[time]) * f64::from(*frequency);
                 let (sin, cos) = (self.sign * angle.sin() as f32, angle.cos() as f32);

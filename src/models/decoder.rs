@@ -1,0 +1,187 @@
+//! The one decoder: embedding, layers of attention and feed-forward around a residual stream, norm, head.
+
+use std::sync::Arc;
+
+use crate::autograd::replay;
+use crate::error::Result;
+use crate::format::Config;
+use crate::models::scaling::take_factors;
+use crate::models::{DecoderSpec, read};
+use crate::nn::{AttentionSpec, Linear, Loader, Mlp, MlpSpec, RmsNorm, Rope, SelfAttention};
+use crate::ops::Attention;
+use crate::quant::Weight;
+use crate::tensor::{Ctx, Grads, Segment, Tensor, checkpoint};
+
+/// A language model ready to run. Its layers are checkpointed segments.
+pub struct Decoder {
+    spec: DecoderSpec,
+    embedding: Weight,
+    layers: Vec<Arc<dyn Segment>>,
+    norm: RmsNorm,
+    head: Head,
+}
+
+enum Head {
+    Tied,
+    Own(Linear),
+}
+
+impl Decoder {
+    /// Builds the model that `config` describes from the weights of `loader`; refuses a checkpoint that has others too.
+    pub fn load(config: &Config, loader: &Loader) -> Result<Decoder> {
+        let (_, mut spec) = read(config)?;
+        take_factors(config, &mut spec, loader)?;
+        let ropes = spec.ropes.iter().map(|rope| Ok(Arc::new(Rope::new(rope, spec.pairs)?)));
+        let ropes: Vec<Arc<Rope>> = ropes.collect::<Result<_>>()?;
+        let model = loader.at("model");
+        let embedding = model.table("embed_tokens", spec.width)?;
+        let vocab = embedding.shape()[0];
+        let layer = |index: usize| -> Result<Arc<dyn Segment>> {
+            let rope = ropes[spec.layers[index].rope].clone();
+            Ok(Arc::new(Layer::load(&model.at("layers").at(index), &spec, index, rope)?))
+        };
+        let layers = (0..spec.layers.len()).map(layer).collect::<Result<_>>()?;
+        let norm = model.rms_norm("norm", spec.width, spec.norm)?;
+        let head = match loader.has("lm_head.weight") && !spec.tied {
+            true => Head::Own(loader.linear("lm_head", vocab, spec.width)?),
+            false => Head::Tied,
+        };
+        if matches!(head, Head::Tied) {
+            loader.skip("lm_head.weight");
+        }
+        loader.finish()?;
+        Ok(Decoder {
+            spec,
+            embedding,
+            layers,
+            norm,
+            head,
+        })
+    }
+
+    pub fn spec(&self) -> &DecoderSpec {
+        &self.spec
+    }
+
+    pub fn vocab(&self) -> usize {
+        self.embedding.shape()[0]
+    }
+
+    pub fn is_tied(&self) -> bool {
+        matches!(self.head, Head::Tied)
+    }
+
+    /// u32 ids [time] to the normed stream [time, width].
+    fn hidden(&self, ids: &Tensor, ctx: &Ctx) -> Result<Tensor> {
+        let mut x = ids.embedding(&self.embedding)?;
+        if self.spec.embedding_scale != 1.0 {
+            x = x.scale(self.spec.embedding_scale)?;
+        }
+        for layer in &self.layers {
+            x = checkpoint(layer, &[x], ctx)?.remove(0);
+        }
+        self.norm.forward(&x)
+    }
+
+    /// The loss of predicting `targets` (u32 [time], `IGNORED` for none) from `ids` (u32 [time]): nats per token, [time].
+    pub fn losses(&self, ids: &Tensor, targets: &Tensor, ctx: &Ctx) -> Result<Tensor> {
+        let hidden = self.hidden(ids, ctx)?;
+        let plain = match &self.head {
+            Head::Tied => Some(&self.embedding),
+            Head::Own(head) => head.plain_weight(),
+        };
+        match plain {
+            Some(weight) => hidden.linear_cross_entropy(weight, targets, self.spec.logit_cap),
+            None => self.project(&hidden, ctx)?.cross_entropy(targets),
+        }
+    }
+
+    /// Logits [time, vocab] of the tokens after `ids` (u32 [time]).
+    pub fn logits(&self, ids: &Tensor, ctx: &Ctx) -> Result<Tensor> {
+        self.project(&self.hidden(ids, ctx)?, ctx)
+    }
+
+    fn project(&self, hidden: &Tensor, ctx: &Ctx) -> Result<Tensor> {
+        let logits = match &self.head {
+            Head::Tied => hidden.linear(&self.embedding)?,
+            Head::Own(head) => head.forward(hidden, ctx)?,
+        };
+        match self.spec.logit_cap {
+            Some(cap) => logits.soft_cap(cap),
+            None => Ok(logits),
+        }
+    }
+}
+
+struct Layer {
+    attention_norm: RmsNorm,
+    attention: SelfAttention,
+    mlp_norm: RmsNorm,
+    mlp: Mlp,
+    /// Norms of what attention and feed-forward add to the stream.
+    added_norms: Option<(RmsNorm, RmsNorm)>,
+}
+
+impl Layer {
+    fn load(loader: &Loader, spec: &DecoderSpec, index: usize, rope: Arc<Rope>) -> Result<Layer> {
+        let attention = AttentionSpec {
+            heads: spec.heads,
+            kv_heads: spec.kv_heads,
+            dim: spec.head_dim,
+            head_norm: spec.head_norm.then_some(spec.norm),
+            fused: spec.fused,
+            attention: Attention {
+                scale: spec.attention_scale,
+                window: spec.layers[index].window,
+                soft_cap: spec.attention_cap,
+            },
+        };
+        let mlp = MlpSpec {
+            hidden: spec.mlp_hidden,
+            activation: spec.activation,
+            fused: spec.fused,
+        };
+        let norm = |name| loader.rms_norm(name, spec.width, spec.norm);
+        let (mlp_norm, added_norms) = match spec.sandwich_norms {
+            true => (
+                norm("pre_feedforward_layernorm")?,
+                Some((norm("post_attention_layernorm")?, norm("post_feedforward_layernorm")?)),
+            ),
+            false => (norm("post_attention_layernorm")?, None),
+        };
+        Ok(Layer {
+            attention_norm: norm("input_layernorm")?,
+            attention: SelfAttention::load(&loader.at("self_attn"), spec.width, attention, rope)?,
+            mlp_norm,
+            mlp: Mlp::load(&loader.at("mlp"), spec.width, mlp)?,
+            added_norms,
+        })
+    }
+}
+
+impl Segment for Layer {
+    /// [time, width] to [time, width].
+    fn forward(&self, x: &[Tensor], ctx: &Ctx) -> Result<Vec<Tensor>> {
+        let x = &x[0];
+        let mut added = self.attention.forward(&self.attention_norm.forward(x)?, ctx)?;
+        if let Some((norm, _)) = &self.added_norms {
+            added = norm.forward(&added)?;
+        }
+        let x = x.add(&added)?;
+        let mut added = self.mlp.forward(&self.mlp_norm.forward(&x)?, ctx)?;
+        if let Some((_, norm)) = &self.added_norms {
+            added = norm.forward(&added)?;
+        }
+        Ok(vec![x.add(&added)?])
+    }
+
+    fn backward(
+        &self,
+        x: &[Tensor],
+        dy: &[Option<Tensor>],
+        ctx: &Ctx,
+        grads: &mut Grads,
+    ) -> Result<Vec<Option<Tensor>>> {
+        replay(self, x, dy, ctx, grads)
+    }
+}

@@ -136,16 +136,14 @@ impl Catalog {
             let known: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
             return Err(failed(error!(
                 UnsupportedFormat,
-                "tensor {name} is of type {}, which is not supported",
-                tensor.type_name
+                "tensor {name} is of type {}, which is not supported", tensor.type_name
             ))
             .hint(format!("supported types: {}", known.join(", "))));
         };
         if tensor.shape.contains(&0) {
             return Err(failed(error!(
                 BadModel,
-                "tensor {name} {} has no elements",
-                tensor.shape
+                "tensor {name} {} has no elements", tensor.shape
             )));
         }
         let bytes = part.bytes.slice(tensor.bytes.clone())?;
@@ -164,14 +162,7 @@ mod tests {
     use super::*;
 
     fn tensor(name: &str, shape: &[usize], format: Option<Format>, bytes: Range<usize>) -> Tensor {
-        Tensor::new(
-            name,
-            shape.into(),
-            "F32".into(),
-            format,
-            0,
-            bytes,
-        )
+        Tensor::new(name, shape.into(), "F32".into(), format, 0, bytes)
     }
 
     fn catalog() -> Catalog {
@@ -211,7 +202,9 @@ mod tests {
     fn a_name_in_two_files_is_refused() {
         let again = vec![tensor("a", &[1], Some(Format::F32), 0..4)];
         let bytes = Bytes::from_f32(vec![0.0]);
-        let error = catalog().add(Path::new("n.gguf"), bytes, again).unwrap_err();
+        let error = catalog()
+            .add(Path::new("n.gguf"), bytes, again)
+            .unwrap_err();
         assert_eq!(
             error.message,
             "n.gguf: tensor a is there twice (first in m.gguf)"

@@ -74,7 +74,9 @@ impl Config {
     /// The part `name` of a config.json, e.g. its rope parameters; `None` for GGUF and when it is not an object.
     pub fn section(&self, name: &str) -> Option<Config> {
         match self {
-            Config::HuggingFace(map) => Some(Config::HuggingFace(map.get(name)?.as_object()?.clone())),
+            Config::HuggingFace(map) => {
+                Some(Config::HuggingFace(map.get(name)?.as_object()?.clone()))
+            }
             Config::Gguf { .. } => None,
         }
     }
@@ -82,11 +84,17 @@ impl Config {
     /// A whole number that must be there, between 1 and 2^31.
     pub fn count(&self, key: Key) -> Result<usize> {
         match self.find(key) {
-            Found::Number(number) if number.fract() == 0.0 && (1.0..=2_147_483_648.0).contains(&number) => {
+            Found::Number(number)
+                if number.fract() == 0.0 && (1.0..=2_147_483_648.0).contains(&number) =>
+            {
                 Ok(number as usize)
             }
             Found::Number(number) => bail!(BadModel, "{} is {number}", self.name(key)),
-            _ => bail!(BadModel, "the model's configuration has no {}", self.name(key)),
+            _ => bail!(
+                BadModel,
+                "the model's configuration has no {}",
+                self.name(key)
+            ),
         }
     }
 
@@ -103,7 +111,9 @@ impl Config {
         match self.find(key) {
             Found::Absent => Ok(default),
             Found::Null => Ok(None),
-            Found::Number(number) if number.is_finite() && number >= 0.0 => Ok((number > 0.0).then_some(number)),
+            Found::Number(number) if number.is_finite() && number >= 0.0 => {
+                Ok((number > 0.0).then_some(number))
+            }
             Found::Number(number) => bail!(BadModel, "{} is {number}", self.name(key)),
             Found::Other => bail!(BadModel, "{} is not a number", self.name(key)),
         }
@@ -113,7 +123,11 @@ impl Config {
     pub fn number(&self, key: Key) -> Result<f64> {
         match self.number_or(key, None)? {
             Some(number) => Ok(number),
-            None => bail!(BadModel, "the model's configuration has no {}", self.name(key)),
+            None => bail!(
+                BadModel,
+                "the model's configuration has no {}",
+                self.name(key)
+            ),
         }
     }
 
@@ -136,7 +150,9 @@ impl Config {
         match self {
             Config::HuggingFace(map) => {
                 let list = map.get(name)?.as_array()?;
-                list.iter().map(|value| value.as_f64().map(|value| value as f32)).collect()
+                list.iter()
+                    .map(|value| value.as_f64().map(|value| value as f32))
+                    .collect()
             }
             Config::Gguf { .. } => None,
         }
@@ -145,7 +161,12 @@ impl Config {
     /// A list of words of a config.json.
     pub fn texts(&self, name: &str) -> Option<Vec<&str>> {
         match self {
-            Config::HuggingFace(map) => map.get(name)?.as_array()?.iter().map(Value::as_str).collect(),
+            Config::HuggingFace(map) => map
+                .get(name)?
+                .as_array()?
+                .iter()
+                .map(Value::as_str)
+                .collect(),
             Config::Gguf { .. } => None,
         }
     }
@@ -167,9 +188,14 @@ impl Config {
                 let uniform = || {
                     let list = metadata.integers(&name)?;
                     let first = *list.first()?;
-                    list.iter().all(|value| *value == first).then_some(first as f64)
+                    list.iter()
+                        .all(|value| *value == first)
+                        .then_some(first as f64)
                 };
-                let number = metadata.integer(&name).map(|value| value as f64).or_else(|| metadata.float(&name));
+                let number = metadata
+                    .integer(&name)
+                    .map(|value| value as f64)
+                    .or_else(|| metadata.float(&name));
                 match number.or_else(uniform) {
                     Some(number) => Found::Number(number),
                     None if metadata.get(&name).is_some() => Found::Other,

@@ -28,11 +28,7 @@ pub(super) fn open(path: &Path) -> Result<Bytes> {
     }
     // Opening a pipe would wait for a writer that may never come.
     if !about.is_file() {
-        return Err(error!(
-            BadModel,
-            "{} is not a regular file",
-            path.display()
-        ));
+        return Err(error!(BadModel, "{} is not a regular file", path.display()));
     }
     if about.len() == 0 {
         return Err(error!(BadModel, "{} is empty", path.display()).hint(DAMAGED));
@@ -66,11 +62,7 @@ const MISTAKES: [(&[u8], &str, &str); 8] = [
     (b"<!doctype", "a web page", WEB_PAGE),
     (b"<html", "a web page", WEB_PAGE),
     (b"<?xml", "an XML answer of a server", WEB_PAGE),
-    (
-        b"gguf",
-        "a GGUF file",
-        "give it a name that ends in .gguf",
-    ),
+    (b"gguf", "a GGUF file", "give it a name that ends in .gguf"),
     (b"tjgg", "a GGML file from before GGUF", OLD_GGML),
     (b"lmgg", "a GGML file from before GGUF", OLD_GGML),
     (
@@ -80,8 +72,7 @@ const MISTAKES: [(&[u8], &str, &str); 8] = [
     ),
 ];
 
-const WEB_PAGE: &str =
-    "the download gave an error or login page; download the file itself (on the hub: the /resolve/ address)";
+const WEB_PAGE: &str = "the download gave an error or login page; download the file itself (on the hub: the /resolve/ address)";
 const OLD_GGML: &str = "convert the original model to GGUF again";
 
 #[cfg(test)]

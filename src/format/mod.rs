@@ -2,6 +2,8 @@
 
 pub mod atomic;
 mod catalog;
+mod checkpoint;
+mod config;
 pub mod digest;
 pub mod gguf;
 mod mapping;
@@ -9,3 +11,5 @@ pub mod names;
 pub mod safetensors;
 
 pub use catalog::{Catalog, Tensor};
+pub use checkpoint::Checkpoint;
+pub use config::{Config, Key, key};

@@ -54,7 +54,11 @@ const LAYER: [(&str, &str, Set); 16] = [
     ("self_attn.o_proj", "attn_output", Set::ALL),
     ("self_attn.q_norm", "attn_q_norm", Set::HEAD_NORMS),
     ("self_attn.k_norm", "attn_k_norm", Set::HEAD_NORMS),
-    ("post_attention_layernorm", "post_attention_norm", Set::GEMMA),
+    (
+        "post_attention_layernorm",
+        "post_attention_norm",
+        Set::GEMMA,
+    ),
     ("post_attention_layernorm", "ffn_norm", Set::PLAIN_NORMS),
     ("pre_feedforward_layernorm", "ffn_norm", Set::GEMMA),
     ("mlp.gate_proj", "ffn_gate", Set::SEPARATE),
@@ -95,8 +99,12 @@ impl Side {
 }
 
 fn translate(architecture: &str, name: &str, side: Side) -> Option<String> {
-    let (_, set) = ARCHITECTURES.iter().find(|(known, _)| *known == architecture)?;
-    let suffix = [".weight", ".bias"].into_iter().find(|suffix| name.ends_with(suffix));
+    let (_, set) = ARCHITECTURES
+        .iter()
+        .find(|(known, _)| *known == architecture)?;
+    let suffix = [".weight", ".bias"]
+        .into_iter()
+        .find(|suffix| name.ends_with(suffix));
     let suffix = suffix.unwrap_or_default();
     let stem = &name[..name.len() - suffix.len()];
 
@@ -129,7 +137,11 @@ mod tests {
         assert_eq!(reference.len(), ARCHITECTURES.len());
         for (architecture, names) in &reference {
             for (hf, gguf) in names {
-                assert_eq!(to_gguf(architecture, hf).as_ref(), Some(gguf), "{architecture}");
+                assert_eq!(
+                    to_gguf(architecture, hf).as_ref(),
+                    Some(gguf),
+                    "{architecture}"
+                );
                 let back = to_hugging_face(architecture, gguf);
                 assert_eq!(back.as_ref(), Some(hf), "{architecture} {gguf}");
             }
@@ -141,7 +153,11 @@ mod tests {
             let outer = names.keys().filter(|name| name.ends_with("weight")).count() - rows;
             // Gemma's head is its embedding, so the reference has no row for it.
             let tied = usize::from(architecture.starts_with("gemma"));
-            assert_eq!(outer, OUTER.len() - tied, "{architecture}: every row is compared");
+            assert_eq!(
+                outer,
+                OUTER.len() - tied,
+                "{architecture}: every row is compared"
+            );
         }
     }
 

@@ -31,14 +31,22 @@ impl Decoder {
     pub fn load(config: &Config, loader: &Loader) -> Result<Decoder> {
         let (_, mut spec) = read(config)?;
         take_factors(config, &mut spec, loader)?;
-        let ropes = spec.ropes.iter().map(|rope| Ok(Arc::new(Rope::new(rope, spec.pairs)?)));
+        let ropes = spec
+            .ropes
+            .iter()
+            .map(|rope| Ok(Arc::new(Rope::new(rope, spec.pairs)?)));
         let ropes: Vec<Arc<Rope>> = ropes.collect::<Result<_>>()?;
         let model = loader.at("model");
         let embedding = model.table("embed_tokens", spec.width)?;
         let vocab = embedding.shape()[0];
         let layer = |index: usize| -> Result<Arc<dyn Segment>> {
             let rope = ropes[spec.layers[index].rope].clone();
-            Ok(Arc::new(Layer::load(&model.at("layers").at(index), &spec, index, rope)?))
+            Ok(Arc::new(Layer::load(
+                &model.at("layers").at(index),
+                &spec,
+                index,
+                rope,
+            )?))
         };
         let layers = (0..spec.layers.len()).map(layer).collect::<Result<_>>()?;
         let norm = model.rms_norm("norm", spec.width, spec.norm)?;
@@ -145,7 +153,10 @@ impl Layer {
         let (mlp_norm, added_norms) = match spec.sandwich_norms {
             true => (
                 norm("pre_feedforward_layernorm")?,
-                Some((norm("post_attention_layernorm")?, norm("post_feedforward_layernorm")?)),
+                Some((
+                    norm("post_attention_layernorm")?,
+                    norm("post_feedforward_layernorm")?,
+                )),
             ),
             false => (norm("post_attention_layernorm")?, None),
         };
@@ -163,7 +174,9 @@ impl Segment for Layer {
     /// [time, width] to [time, width].
     fn forward(&self, x: &[Tensor], ctx: &Ctx) -> Result<Vec<Tensor>> {
         let x = &x[0];
-        let mut added = self.attention.forward(&self.attention_norm.forward(x)?, ctx)?;
+        let mut added = self
+            .attention
+            .forward(&self.attention_norm.forward(x)?, ctx)?;
         if let Some((norm, _)) = &self.added_norms {
             added = norm.forward(&added)?;
         }

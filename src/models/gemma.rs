@@ -15,8 +15,10 @@ const LARGE_GEMMA3_LAYERS: usize = 62;
 pub fn read_gemma2(config: &Config) -> Result<DecoderSpec> {
     let mut spec = read(config, LARGE_GEMMA2_LAYERS)?;
     let cap = |hf, gguf, default| config.number_or(key(hf, gguf), Some(default));
-    spec.attention_cap = cap("attn_logit_softcapping", "attn_logit_softcapping", 50.0)?.map(|cap| cap as f32);
-    spec.logit_cap = cap("final_logit_softcapping", "final_logit_softcapping", 30.0)?.map(|cap| cap as f32);
+    spec.attention_cap =
+        cap("attn_logit_softcapping", "attn_logit_softcapping", 50.0)?.map(|cap| cap as f32);
+    spec.logit_cap =
+        cap("final_logit_softcapping", "final_logit_softcapping", 30.0)?.map(|cap| cap as f32);
     let window = read_window(config, Some(4096))?;
     spec.set_windows(config, window, |layer| layer.is_multiple_of(2))?;
     Ok(spec)
@@ -29,10 +31,15 @@ pub fn read_gemma3(config: &Config) -> Result<DecoderSpec> {
     let pattern = config.count_or(pattern, 6)?;
     let window = read_window(config, Some(4096))?;
     spec.set_windows(config, window, |layer| !(layer + 1).is_multiple_of(pattern))?;
-    let local = config.section("rope_parameters").and_then(|all| all.section("sliding_attention"));
+    let local = config
+        .section("rope_parameters")
+        .and_then(|all| all.section("sliding_attention"));
     let theta = match local {
         Some(local) => local.number_or(key("rope_theta", ""), Some(10_000.0))?,
-        None => config.number_or(key("rope_local_base_freq", "rope.freq_base_swa"), Some(10_000.0))?,
+        None => config.number_or(
+            key("rope_local_base_freq", "rope.freq_base_swa"),
+            Some(10_000.0),
+        )?,
     };
     spec.ropes.push(RopeSpec {
         theta: theta.unwrap_or(10_000.0),

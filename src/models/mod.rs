@@ -75,10 +75,14 @@ pub fn read(config: &Config) -> Result<(&'static Family, DecoderSpec)> {
     };
     let Some(family) = FAMILIES.iter().find(belongs) else {
         let names: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
-        return Err(
-            error!(UnsupportedModel, "the architecture {architecture} cannot be trained in this version")
-                .hint(format!("architectures: {}; see `amv-train models`", names.join(", "))),
-        );
+        return Err(error!(
+            UnsupportedModel,
+            "the architecture {architecture} cannot be trained in this version"
+        )
+        .hint(format!(
+            "architectures: {}; see `amv-train models`",
+            names.join(", ")
+        )));
     };
     Ok((family, (family.read)(config)?))
 }

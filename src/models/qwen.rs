@@ -23,6 +23,10 @@ fn read_windows(config: &Config, spec: &mut DecoderSpec) -> Result<()> {
     if config.flag(key("use_sliding_window", "")) != Some(true) {
         return Ok(());
     }
-    let first = config.number_or(key("max_window_layers", ""), Some(28.0))?.unwrap_or(0.0) as usize;
-    spec.set_windows(config, read_window(config, Some(4096))?, |layer| layer >= first)
+    let first = config
+        .number_or(key("max_window_layers", ""), Some(28.0))?
+        .unwrap_or(0.0) as usize;
+    spec.set_windows(config, read_window(config, Some(4096))?, |layer| {
+        layer >= first
+    })
 }

@@ -54,20 +54,33 @@ impl DecoderSpec {
     pub fn read(config: &Config, head_dim: Option<usize>) -> Result<DecoderSpec> {
         let width = config.count(key("hidden_size", "embedding_length"))?;
         let heads = config.count(key("num_attention_heads", "attention.head_count"))?;
-        let kv_heads = config.count_or(key("num_key_value_heads", "attention.head_count_kv"), heads)?;
+        let kv_heads =
+            config.count_or(key("num_key_value_heads", "attention.head_count_kv"), heads)?;
         let default_dim = head_dim.unwrap_or(width / heads);
         let head_dim = config.count_or(key("head_dim", "attention.key_length"), default_dim)?;
         if !heads.is_multiple_of(kv_heads) {
-            bail!(BadModel, "{heads} attention heads cannot share {kv_heads} key/value heads");
+            bail!(
+                BadModel,
+                "{heads} attention heads cannot share {kv_heads} key/value heads"
+            );
         }
         let value_dim = config.count_or(key("", "attention.value_length"), head_dim)?;
         if value_dim != head_dim {
-            bail!(UnsupportedModel, "heads of {head_dim} channels with values of {value_dim}");
+            bail!(
+                UnsupportedModel,
+                "heads of {head_dim} channels with values of {value_dim}"
+            );
         }
         let layers = config.count(key("num_hidden_layers", "block_count"))?;
         let eps = config.number(key("rms_norm_eps", "attention.layer_norm_rms_epsilon"))?;
-        if config.number_or(key("num_local_experts", "expert_count"), None)?.is_some() {
-            bail!(UnsupportedModel, "a mixture of experts cannot be trained in this version");
+        if config
+            .number_or(key("num_local_experts", "expert_count"), None)?
+            .is_some()
+        {
+            bail!(
+                UnsupportedModel,
+                "a mixture of experts cannot be trained in this version"
+            );
         }
         Ok(DecoderSpec {
             width,
@@ -91,23 +104,42 @@ impl DecoderSpec {
             tied: config.flag(key("tie_word_embeddings", "")).unwrap_or(false),
             pairs: Pairs::Halves,
             ropes: vec![read_rope(config, head_dim)?],
-            layers: vec![LayerSpec { window: None, rope: 0 }; layers],
+            layers: vec![
+                LayerSpec {
+                    window: None,
+                    rope: 0
+                };
+                layers
+            ],
         })
     }
 
     /// Gives the layers for which `slides(layer)` holds a window; a `layer_types` list in the file decides instead.
-    pub fn set_windows(&mut self, config: &Config, window: Option<usize>, slides: impl Fn(usize) -> bool) -> Result<()> {
+    pub fn set_windows(
+        &mut self,
+        config: &Config,
+        window: Option<usize>,
+        slides: impl Fn(usize) -> bool,
+    ) -> Result<()> {
         let types = config.texts("layer_types");
         if let Some(types) = &types
             && types.len() != self.layers.len()
         {
-            bail!(BadModel, "layer_types has {} entries for {} layers", types.len(), self.layers.len());
+            bail!(
+                BadModel,
+                "layer_types has {} entries for {} layers",
+                types.len(),
+                self.layers.len()
+            );
         }
         for (index, layer) in self.layers.iter_mut().enumerate() {
             let slides = match types.as_ref().map(|types| types[index]) {
                 Some("sliding_attention") => true,
                 Some("full_attention") => false,
-                Some(other) => bail!(UnsupportedModel, "layer {index} has attention of type {other}"),
+                Some(other) => bail!(
+                    UnsupportedModel,
+                    "layer {index} has attention of type {other}"
+                ),
                 None => slides(index),
             };
             layer.window = window.filter(|_| slides);
@@ -123,7 +155,9 @@ pub fn read_window(config: &Config, default: Option<usize>) -> Result<Option<usi
 }
 
 fn activation(config: &Config) -> Result<Activation> {
-    let named = config.text(key("hidden_activation", "")).or_else(|| config.text(key("hidden_act", "")));
+    let named = config
+        .text(key("hidden_activation", ""))
+        .or_else(|| config.text(key("hidden_act", "")));
     match named {
         None | Some("silu" | "swish") => Ok(Activation::Silu),
         Some("gelu_pytorch_tanh" | "gelu_new") => Ok(Activation::GeluTanh),

@@ -135,7 +135,12 @@ impl<'a> Cursor<'a> {
             7 => {
                 let count = self.count("items", 1)?;
                 let bytes = self.take(count)?;
-                Array::Bools(bytes.iter().map(|&byte| truth(byte)).collect::<Result<_>>()?)
+                Array::Bools(
+                    bytes
+                        .iter()
+                        .map(|&byte| truth(byte))
+                        .collect::<Result<_>>()?,
+                )
             }
             8 => Array::Strings(self.items(8, |cursor| Ok(cursor.string()?.to_owned()))?),
             9 if depth < MAX_DEPTH => {

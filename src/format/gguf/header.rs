@@ -148,9 +148,10 @@ impl<'a> Described<'a> {
         let mut axes = Vec::with_capacity(dims as usize);
         for _ in 0..dims {
             let axis = cursor.u64().map_err(failed)?;
-            axes.push(usize::try_from(axis).map_err(|_| {
-                error!(BadModel, "tensor {name} has an axis of {axis}")
-            })?);
+            axes.push(
+                usize::try_from(axis)
+                    .map_err(|_| error!(BadModel, "tensor {name} has an axis of {axis}"))?,
+            );
         }
         // The file names the contiguous axis first.
         axes.reverse();
@@ -194,9 +195,7 @@ impl<'a> Described<'a> {
             Some(name) => Cow::Borrowed(name),
             None => Cow::Owned(format!("number {type_id}")),
         };
-        Ok(Tensor::new(
-            name, shape, type_name, format, part, bytes,
-        ))
+        Ok(Tensor::new(name, shape, type_name, format, part, bytes))
     }
 }
 
@@ -206,7 +205,9 @@ fn place(data: usize, offset: u64, size: usize) -> Option<Range<usize>> {
 }
 
 fn elements(name: &str, shape: &Shape) -> Result<usize> {
-    let product = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis));
+    let product = shape
+        .iter()
+        .try_fold(1usize, |n, &axis| n.checked_mul(axis));
     product.ok_or_else(|| {
         error!(
             BadModel,

@@ -21,8 +21,7 @@ const MAX_NAME: usize = 63;
 /// Errors: a name that is twice there, empty or longer than 63 bytes, more than four axes, and
 /// those of [`atomic::write`]; the file is whole or absent.
 pub fn write(path: &Path, metadata: &Metadata, tensors: &[(String, Weight)]) -> Result<()> {
-    let (header, alignment) =
-        header(metadata, tensors).map_err(|error| in_file(path, error))?;
+    let (header, alignment) = header(metadata, tensors).map_err(|error| in_file(path, error))?;
     atomic::write(path, |output| {
         output.bytes(&header)?;
         let padding = vec![0; alignment];

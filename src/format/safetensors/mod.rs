@@ -45,7 +45,9 @@ impl Safetensors {
         if path.is_dir() {
             return Self::open(&in_directory(path)?);
         }
-        let is_index = path.extension().is_some_and(|extension| extension == "json");
+        let is_index = path
+            .extension()
+            .is_some_and(|extension| extension == "json");
         let mut model = Safetensors {
             metadata: BTreeMap::new(),
             catalog: Catalog::default(),

@@ -21,7 +21,8 @@ pub fn write(
     metadata: &BTreeMap<String, String>,
     tensors: &[(String, Weight)],
 ) -> Result<()> {
-    let failed = |what: String| error!(UnsupportedFormat, "cannot write {}: {what}", path.display());
+    let failed =
+        |what: String| error!(UnsupportedFormat, "cannot write {}: {what}", path.display());
     let mut sorted: Vec<_> = tensors.iter().collect();
     sorted.sort_by_key(|(name, weight)| (rank(weight.format()), name));
 

@@ -23,3 +23,5 @@ pub mod nn;
 pub mod format;
 
 pub mod models;
+
+pub mod node;

@@ -1,0 +1,175 @@
+"use strict";
+
+// How a run shows on standard error: one line that is redrawn on a terminal, plain lines elsewhere.
+
+const { bytes, count, duration, loss } = require("./quantities.js");
+const { printable, styled } = require("./terminal.js");
+
+const REDRAW_MS = 100;
+const PLAIN_LINE_MS = 10_000;
+const PLAIN_LINE_SHARE = 0.1;
+const LONGEST_SAMPLE = 400;
+
+/** The facts of a step, the most important first. */
+function stepFields(event) {
+  const width = String(event.totalSteps).length;
+  const fields = [
+    `step ${String(event.step).padStart(width)}/${event.totalSteps}`,
+    `loss ${loss(event.loss)}`,
+    `ETA ${duration(event.etaMs)}`,
+    `${count(Math.round(event.tokensPerSecond))} tok/s`,
+    bytes(event.memoryBytes),
+  ];
+  if (event.skipped) fields.splice(2, 0, "skipped");
+  return fields;
+}
+
+/** As many fields as fit in `width` columns, at least the first. */
+function fitted(fields, width) {
+  let line = fields[0];
+  for (const field of fields.slice(1)) {
+    if (line.length + 2 + field.length > width) break;
+    line += `  ${field}`;
+  }
+  return line.slice(0, width);
+}
+
+/** The line of a terminal: redrawn at most ten times a second, and moved down by everything else that is printed. */
+class LiveLine {
+  #stream;
+  #shown = 0;
+  #drawnAt = 0;
+  #line = "";
+
+  constructor(stream) {
+    this.#stream = stream;
+  }
+
+  step(event) {
+    this.#line = fitted(stepFields(event), (this.#stream.columns || 80) - 1);
+    const now = performance.now();
+    const last = event.step === event.totalSteps;
+    if (last || now - this.#drawnAt >= REDRAW_MS) this.#draw(now);
+  }
+
+  print(text) {
+    this.#clear();
+    this.#stream.write(`${text}\n`);
+    if (this.#line) this.#draw(performance.now());
+  }
+
+  /** Leaves the last line standing. */
+  end() {
+    if (this.#line) this.#draw(performance.now());
+    if (this.#shown > 0) this.#stream.write("\n");
+    this.#shown = 0;
+    this.#line = "";
+  }
+
+  #draw(now) {
+    // Blanks instead of an escape sequence: every terminal understands them.
+    this.#stream.write(`\r${this.#line.padEnd(this.#shown)}`);
+    this.#shown = this.#line.length;
+    this.#drawnAt = now;
+  }
+
+  #clear() {
+    if (this.#shown > 0) this.#stream.write(`\r${" ".repeat(this.#shown)}\r`);
+    this.#shown = 0;
+  }
+}
+
+/** Lines for a file: the first step, the last, and between them one every tenth of the run or every ten seconds. */
+class PlainLines {
+  #stream;
+  #printed;
+  #latest;
+
+  constructor(stream) {
+    this.#stream = stream;
+  }
+
+  step(event) {
+    const now = performance.now();
+    const due =
+      !this.#printed ||
+      event.step === event.totalSteps ||
+      event.step - this.#printed.step >= event.totalSteps * PLAIN_LINE_SHARE ||
+      now - this.#printed.at >= PLAIN_LINE_MS;
+    this.#latest = event;
+    if (due) this.#printStep(event, now);
+  }
+
+  print(text) {
+    this.#stream.write(`${text}\n`);
+  }
+
+  /** A run that was stopped early shows its last step, too. */
+  end() {
+    if (this.#latest && this.#latest.step !== this.#printed.step) {
+      this.#printStep(this.#latest, performance.now());
+    }
+  }
+
+  #printStep(event, now) {
+    this.print(stepFields(event).join("  "));
+    this.#printed = { step: event.step, at: now };
+  }
+}
+
+/** Shows a run's events on `stream`; with `quiet` only the warnings. */
+class Progress {
+  #stream;
+  #lines;
+  #quiet;
+
+  constructor(stream, { quiet = false } = {}) {
+    this.#stream = stream;
+    this.#quiet = quiet;
+    this.#lines = stream.isTTY ? new LiveLine(stream) : new PlainLines(stream);
+  }
+
+  event(event) {
+    if (event.type === "warning") {
+      const label = styled(this.#stream, "yellow", "warning:");
+      this.#lines.print(`${label} ${printable(event.message)}`);
+    }
+    if (this.#quiet) return;
+    if (event.type === "step") this.#lines.step(event);
+    const text = this.#textOf(event);
+    if (text) this.#lines.print(text);
+  }
+
+  /** A line of our own between the events. */
+  note(text) {
+    if (!this.#quiet) this.#lines.print(text);
+  }
+
+  end() {
+    this.#lines.end();
+  }
+
+  #textOf(event) {
+    switch (event.type) {
+      case "start":
+        return `training ${count(event.trainableParameters)} parameters of ${printable(event.model)} on ${printable(event.device)}: ${event.totalSteps} steps`;
+      case "eval":
+        return `eval at step ${event.step}: loss ${loss(event.loss)}, perplexity ${event.perplexity?.toFixed(2) ?? "not finite"}`;
+      case "save":
+        return `saved ${printable(event.path)} at step ${event.step}`;
+      case "sample":
+        return `${styled(this.#stream, "bold", `sample at step ${event.step}:`)} ${sampleText(event)}`;
+    }
+  }
+}
+
+function sampleText({ prompt = "", text }) {
+  const whole = printable(`${prompt}${text}`).trim();
+  const cut =
+    whole.length > LONGEST_SAMPLE
+      ? `${whole.slice(0, LONGEST_SAMPLE)} ...`
+      : whole;
+  return cut.replace(/\n+/g, "\n  ");
+}
+
+module.exports = { Progress, fitted };

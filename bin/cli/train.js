@@ -1,0 +1,113 @@
+"use strict";
+
+// The `train` command: starts the run, shows its events, stops it on a signal, prints the result.
+
+const { AmvTrainError } = require("../../lib/errors.js");
+const { Progress } = require("./progress.js");
+const { duration, loss } = require("./quantities.js");
+const { onClosedOutput, printable } = require("./terminal.js");
+
+const INTERRUPTED_TWICE = 130;
+
+/** Trains with the options given on the command line. */
+async function train(given) {
+  const { json = false, quiet = false, ...options } = given;
+  requireOutput(options);
+  const { train: start } = require("../../index.js");
+
+  const progress = new Progress(process.stderr, { quiet: quiet || json });
+  for (const notice of noticesFor(options)) progress.note(notice);
+
+  let firstLoss;
+  const run = start({
+    ...options,
+    onEvent(event) {
+      if (event.type === "step") firstLoss ??= event.loss;
+      if (json) process.stdout.write(`${JSON.stringify(event)}\n`);
+      else progress.event(event);
+    },
+  });
+  onClosedOutput(() => run.stop());
+  const ignoreSignals = stopOnSignals(run, progress);
+  try {
+    const result = await run;
+    progress.end();
+    if (!json) process.stdout.write(resultText(result, firstLoss, options));
+  } finally {
+    progress.end();
+    ignoreSignals();
+  }
+}
+
+function requireOutput(options) {
+  if (options.output !== undefined) return;
+  const words = Object.keys(options).length > 0 ? " ..." : "";
+  throw new AmvTrainError(
+    "USAGE",
+    "--output is missing: where should the adapter go?",
+    `for example: amv-train train${words} --output my-adapter/`,
+  );
+}
+
+/** What the defaults mean for this run. */
+function noticesFor({ model, data }) {
+  const notices = [];
+  if (model === undefined) {
+    notices.push("no --model given: using the built-in tiny-transformer");
+    if (data === undefined) {
+      notices.push("no --data given: using the bundled sample corpus");
+    }
+  }
+  return notices;
+}
+
+/** The first signal stops the run, which then saves; a second Ctrl-C exits at once. Returns how to undo it. */
+function stopOnSignals(run, progress) {
+  let interrupted = false;
+  function stop(signal) {
+    if (signal === "SIGINT" && interrupted) process.exit(INTERRUPTED_TWICE);
+    if (!interrupted) {
+      progress.note(
+        `${signal}: finishing this step, then saving; Ctrl-C exits at once`,
+      );
+    }
+    interrupted = true;
+    run.stop();
+  }
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
+  for (const signal of signals) process.on(signal, stop);
+  return () => signals.forEach((signal) => process.off(signal, stop));
+}
+
+function resultText(result, firstLoss, options) {
+  const change =
+    firstLoss === undefined ? "" : ` (first step ${loss(firstLoss)})`;
+  const lines = [
+    `${result.status}: ${result.steps} steps in ${duration(result.durationMs)}`,
+    `final loss ${loss(result.finalLoss)}${change}`,
+    ...result.files.map((file) => `wrote ${printable(file)}`),
+    ...nextCommand(result, options),
+  ];
+  return `${lines.join("\n")}\n`;
+}
+
+/** How to use the adapter. */
+function nextCommand({ files, adapter }, { model, data }) {
+  const gguf = files.find((file) => file.endsWith(".gguf"));
+  if (model === undefined && data === undefined) {
+    return [
+      "next: amv-train train --data your-text.txt --output your-adapter/",
+    ];
+  }
+  if (model?.endsWith(".gguf") && gguf) {
+    return [`next: llama-cli -m ${printable(model)} --lora ${printable(gguf)}`];
+  }
+  if (model !== undefined && adapter.endsWith("/")) {
+    return [
+      `next, in Python: PeftModel.from_pretrained(base, "${printable(adapter)}")`,
+    ];
+  }
+  return [];
+}
+
+module.exports = { train };

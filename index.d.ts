@@ -1,0 +1,450 @@
+/**
+ * amv-train: LoRA fine-tuning where the data is.
+ *
+ * @example
+ * const { train } = require("amv-train");
+ * const result = await train({ model: "base.gguf", data: "notes.txt", output: "notes/" });
+ * console.log(result.finalLoss);
+ */
+
+/** Version of the package. */
+export declare const version: string;
+
+/** How every failure arrives: a code to match, one sentence, and what to do next. */
+export declare class AmvTrainError extends Error {
+  constructor(code: ErrorCode, message: string, hint?: string);
+  readonly name: "AmvTrainError";
+  readonly code: ErrorCode;
+  /** What to do next, where there is something to do. */
+  readonly hint?: string;
+}
+
+export type ErrorCode =
+  | "USAGE"
+  | "NOT_FOUND"
+  | "UNSUPPORTED_MODEL"
+  | "UNSUPPORTED_FORMAT"
+  | "BAD_MODEL"
+  | "BAD_DATA"
+  | "BAD_ADAPTER"
+  | "OUT_OF_MEMORY"
+  | "BACKEND_UNAVAILABLE"
+  | "DEVICE_LOST"
+  | "NON_FINITE"
+  | "IO"
+  | "NETWORK"
+  | "AUTH"
+  | "ABORTED"
+  | "INTERNAL";
+
+/**
+ * Trains a LoRA adapter on a language model, on a thread of its own.
+ *
+ * Returns at once. A wrong option rejects the run with code `USAGE`; nothing is thrown here.
+ *
+ * @example
+ * const run = train({ data: "notes.jsonl", model: "./SmolLM2-135M", output: "notes.safetensors" });
+ * for await (const event of run) {
+ *   if (event.type === "step") console.log(event.step, event.loss);
+ * }
+ * const { finalLoss } = await run;
+ */
+export declare function train(options: TrainOptions): TrainRun;
+
+// generated from src/node/options.rs
+
+/** Options of {@link train}. */
+export interface TrainOptions extends RunListeners {
+  /**
+   * The base model: a Hugging Face directory, a .gguf file, or the name of a built-in model. It is read, never changed.
+   *
+   * Default: tiny-transformer.
+   */
+  model?: string;
+
+  /**
+   * Training text: a .txt file (one document) or a .jsonl file whose lines hold {"text": ...}.
+   *
+   * Default: the sample corpus, only with the built-in model.
+   */
+  data?: string;
+
+  /**
+   * Most tokens in one sample, BOS and EOS included. Longer documents are cut into samples of this length and all of them are trained.
+   *
+   * Default: 512, or the model's if shorter.
+   */
+  seqLen?: number;
+
+  /**
+   * Whether a document ends with its end token, trained once (auto), or without one (never).
+   *
+   * Default: auto.
+   */
+  eos?: "auto" | "never";
+
+  /**
+   * Take the samples in file order in every epoch.
+   */
+  noShuffle?: boolean;
+
+  /**
+   * Seed of the shuffle, of dropout and of the first adapter values. The same seed on the same machine gives the same adapter.
+   *
+   * Default: 0.
+   */
+  seed?: number;
+
+  /**
+   * Passes over the training data.
+   *
+   * Default: 3.
+   */
+  epochs?: number;
+
+  /**
+   * Most optimizer steps; 0 leaves the length to the epochs. The smaller of the two wins.
+   *
+   * Default: 0.
+   */
+  maxSteps?: number;
+
+  /**
+   * Samples computed together.
+   *
+   * Default: 1.
+   */
+  batchSize?: number;
+
+  /**
+   * Batches that make one optimizer step. The loss is divided by the target tokens of the whole step, so batch 2 equals two accumulated batches of 1.
+   *
+   * Default: 1.
+   */
+  gradAccum?: number;
+
+  /**
+   * Highest learning rate.
+   *
+   * Default: 0.0001.
+   */
+  lr?: number;
+
+  /**
+   * How the learning rate falls after the warm-up.
+   *
+   * Default: cosine.
+   */
+  lrScheduler?: "constant" | "linear" | "cosine";
+
+  /**
+   * Steps over which the learning rate rises, as a number or as a share of all steps, rounded down.
+   *
+   * Default: 3% for linear and cosine, 0 for constant.
+   */
+  warmup?: number | `${number}%`;
+
+  /**
+   * AdamW with betas 0.9 and 0.999 and epsilon 1e-8, or plain SGD, as PyTorch defines them.
+   *
+   * Default: adamw.
+   */
+  optimizer?: "adamw" | "sgd";
+
+  /**
+   * Weight decay of the adapter: decoupled in AdamW, added to the gradient in SGD.
+   *
+   * Default: 0.
+   */
+  weightDecay?: number;
+
+  /**
+   * Gradients of a larger global norm are scaled down to it; 0 turns clipping off.
+   *
+   * Default: 1.0.
+   */
+  maxGradNorm?: number;
+
+  /**
+   * Rank of the adapter: larger learns more and takes more memory.
+   *
+   * Default: 8.
+   */
+  rank?: number;
+  /** Same as `rank`. */
+  loraRank?: number;
+
+  /**
+   * Strength of the adapter: its output is scaled by alpha / rank.
+   *
+   * Default: 16.0.
+   */
+  alpha?: number;
+  /** Same as `alpha`. */
+  loraAlpha?: number;
+
+  /**
+   * Share of the adapter's inputs that are dropped at random while training.
+   *
+   * Default: 0.
+   */
+  loraDropout?: number;
+
+  /**
+   * Layers that get an adapter: all-linear, or names such as q_proj,v_proj.
+   *
+   * Default: all-linear.
+   */
+  target?: string | readonly string[];
+
+  /**
+   * Continue from this adapter (a PEFT directory or a .safetensors file). Its rank, alpha and targets hold; a contradicting flag is an error.
+   */
+  initAdapter?: string;
+
+  /**
+   * Share of the data held back to measure the loss on; the last part of a text file, or of the lines.
+   *
+   * Default: 0.
+   */
+  evalSplit?: number;
+
+  /**
+   * Measure the loss on this file instead of a share of the data.
+   */
+  evalData?: string;
+
+  /**
+   * Steps between two evaluations.
+   *
+   * Default: each epoch.
+   */
+  evalEvery?: number;
+
+  /**
+   * Steps between two texts that the model writes, to watch it learn; 0 turns them off.
+   *
+   * Default: 0.
+   */
+  sampleEvery?: number;
+
+  /**
+   * Where to compute.
+   *
+   * Default: auto.
+   */
+  backend?: "auto" | "cpu";
+
+  /**
+   * How products are computed; f32 rounds nowhere.
+   *
+   * Default: auto.
+   */
+  precision?: "auto" | "f32";
+
+  /**
+   * Threads to compute with.
+   *
+   * Default: 0, one for each core.
+   */
+  threads?: number;
+
+  /**
+   * Where the adapter goes: x.safetensors (with x_config.json and x.gguf beside it), or a directory such as my-adapter/ that PEFT loads as is.
+   */
+  output: string;
+
+  /**
+   * Replace an output that exists; without it such an output is refused before any work.
+   */
+  overwrite?: boolean;
+
+  /**
+   * Also write every event to this file, one JSON object a line.
+   */
+  log?: string;
+}
+// end of the generated part
+
+/** What can follow and end a run; part of the options of every training function. */
+export interface RunListeners {
+  /**
+   * Aborting stops the run after its step; the run then rejects with the signal's reason, and the last checkpoint
+   * stays on disk. To keep the result of a run that is cut short, use {@link TrainRun.stop}.
+   */
+  signal?: AbortSignal;
+  /** Called with every event, in order. If it throws, the run stops, saves and rejects with what was thrown. */
+  onEvent?: (event: TrainEvent) => void;
+}
+
+/**
+ * A run that is under way: a promise of its result and an async iterable of its events.
+ *
+ * Any number of loops may iterate, or none. A loop gets the events from the moment it begins, and at the end throws if
+ * the run failed. Events are kept only for a loop that has begun: one that falls more than 4096 events behind loses the
+ * oldest `step` events. Leaving a loop early (`break`, `return`, an error) stops the run and waits until it has saved.
+ *
+ * Several runs may go on at once; each uses all threads unless `threads` says otherwise.
+ */
+export interface TrainRun
+  extends Promise<TrainResult>, AsyncIterable<TrainEvent, void, undefined> {
+  /** Asks the run to finish its step, save and end with status `stopped`. Returns the run. */
+  stop(): this;
+}
+
+/** What a run made: the fields of its `end` event. */
+export type TrainResult = Omit<EndEvent, "type">;
+
+export type TrainEvent =
+  | StartEvent
+  | StepEvent
+  | EvalEvent
+  | SaveEvent
+  | SampleEvent
+  | WarningEvent
+  | EndEvent;
+
+/** The first event: the model is open and the memory is planned. */
+export interface StartEvent {
+  type: "start";
+  task: "llm";
+  model: string;
+  backend: string;
+  device: string;
+  trainableParameters: number;
+  totalSteps: number;
+  /** Bytes by purpose. */
+  plan: Record<string, number>;
+}
+
+/** One optimizer step. */
+export interface StepEvent {
+  type: "step";
+  /** From 1. */
+  step: number;
+  totalSteps: number;
+  /** Passes over the data so far, e.g. 0.08. */
+  epoch: number;
+  /** Mean over the step's target tokens, before the update; null when it was not finite. */
+  loss: number | null;
+  lr: number;
+  /** Global norm before clipping; null when it was not finite. */
+  gradNorm: number | null;
+  /** Real tokens, never padding. */
+  tokens: number;
+  tokensPerSecond: number;
+  /** Milliseconds until the end, estimated. */
+  etaMs: number;
+  memoryBytes: number;
+  /** Whether the update was left out because the loss or a gradient was not finite. */
+  skipped: boolean;
+}
+
+/** A measurement on the data held back. */
+export interface EvalEvent {
+  type: "eval";
+  step: number;
+  loss: number | null;
+  perplexity: number | null;
+}
+
+/** An adapter was written. */
+export interface SaveEvent {
+  type: "save";
+  step: number;
+  path: string;
+}
+
+/** A text the model wrote, to watch it learn. */
+export interface SampleEvent {
+  type: "sample";
+  step: number;
+  prompt: string;
+  text: string;
+}
+
+/** Something to know that does not stop the run. */
+export interface WarningEvent {
+  type: "warning";
+  code: string;
+  message: string;
+}
+
+/** The last event of a run that did not fail. */
+export interface EndEvent {
+  type: "end";
+  /** `stopped` after `stop()`, an abort or a signal. */
+  status: "completed" | "stopped";
+  steps: number;
+  epochs: number;
+  /** Mean loss of the last tenth of the steps, at least of one. */
+  finalLoss: number | null;
+  /** The adapter file or directory. */
+  adapter: string;
+  /** Every file written. */
+  files: string[];
+  durationMs: number;
+}
+
+/**
+ * The trainer with the published names.
+ *
+ * @example
+ * const trainer = new TermuxTrainer({ modelType: "lora", model: "base.gguf", loraRank: 8, loraAlpha: 16 });
+ * const { finalLoss } = await trainer.fit({ dataPath: "notes.txt", outputPath: "notes/", epochs: 3 });
+ */
+export declare class TermuxTrainer {
+  constructor(options?: TermuxTrainerOptions);
+  /** Trains; these options win over those of the constructor. */
+  fit(options?: FitOptions): TrainRun;
+}
+
+export interface TermuxTrainerOptions extends FitOptions {
+  /** `lora` is the one there is in this version; another is refused with `UNSUPPORTED_MODEL`. */
+  modelType?: "lora";
+}
+
+/** Options of {@link train}, some under their published names as well. */
+export interface FitOptions extends Partial<TrainOptions> {
+  /** Same as `data`. */
+  dataPath?: string;
+  /** Same as `output`. */
+  outputPath?: string;
+  /** Same as `lr`. */
+  learningRate?: number;
+}
+
+/**
+ * What a model holds and whether it can be trained. Rejects with `NOT_FOUND` or `BAD_MODEL` when it cannot be read.
+ *
+ * @param model A Hugging Face directory, a .gguf file, or the name of a built-in model.
+ */
+export declare function inspect(model: string): Promise<ModelReport>;
+
+export interface ModelReport {
+  path: string;
+  format: string;
+  architecture: string;
+  trainable: boolean;
+}
+
+/** What can be trained. */
+export declare function models(): ModelSupport;
+
+export interface ModelSupport {
+  architectures: string[];
+}
+
+/** What can compute here; what cannot says why. */
+export declare function devices(): Device[];
+
+export interface Device {
+  name: string;
+}
+
+/** Version, processor features in use, memory and backends: what a bug report needs. */
+export declare function info(): SystemInfo;
+
+export interface SystemInfo {
+  version: string;
+}

@@ -1,0 +1,46 @@
+"use strict";
+
+const { version } = require("./package.json");
+const { AmvTrainError, fromNative } = require("./lib/errors.js");
+const { loadNative } = require("./lib/native.js");
+const { train } = require("./lib/train.js");
+const { TermuxTrainer } = require("./lib/trainer.js");
+
+const native = loadNative();
+
+/** What a model holds and whether it can be trained. */
+async function inspect(model) {
+  if (typeof model !== "string" || model === "") {
+    throw new AmvTrainError(
+      "USAGE",
+      "inspect takes the path or name of a model",
+    );
+  }
+  try {
+    return JSON.parse(await native.inspect(model));
+  } catch (error) {
+    throw fromNative(error);
+  }
+}
+
+/** A function of the addon that answers in JSON, as a function that answers in objects. */
+function answering(ask) {
+  return () => {
+    try {
+      return JSON.parse(ask());
+    } catch (error) {
+      throw fromNative(error);
+    }
+  };
+}
+
+module.exports = {
+  train,
+  TermuxTrainer,
+  inspect,
+  models: answering(native.models),
+  devices: answering(native.devices),
+  info: answering(native.info),
+  AmvTrainError,
+  version,
+};

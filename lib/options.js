@@ -1,0 +1,170 @@
+"use strict";
+
+// Checks values against the table of options that the addon carries (lib/options.json).
+
+const table = require("./options.json");
+const { AmvTrainError } = require("./errors.js");
+const { nearest } = require("./suggest.js");
+
+/** `batch-size` is `batchSize` in JavaScript. */
+function property(flag) {
+  return flag.replace(/-(\w)/g, (_, letter) => letter.toUpperCase());
+}
+
+/** The options of a command; with `surface: "everywhere"` only those JavaScript has, too. */
+function optionsOf(command, surface) {
+  return table.filter(
+    (option) =>
+      option.commands.includes(command) &&
+      (!surface || option.surface === surface),
+  );
+}
+
+/**
+ * The options object of a training function with published aliases replaced by their names.
+ * Every problem is found before the first is reported: one `AmvTrainError` with code USAGE names them all.
+ */
+function checkOptions(command, given) {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw usage([`${command} takes one options object, not ${show(given)}`]);
+  }
+  const options = optionsOf(command, "everywhere");
+  const byProperty = new Map();
+  for (const option of options) {
+    for (const name of [option.name, ...(option.aliases ?? [])]) {
+      byProperty.set(property(name), option);
+    }
+  }
+  const checked = {};
+  const seen = new Set();
+  const problems = [];
+  for (const [key, value] of Object.entries(given)) {
+    if (value === undefined) continue;
+    const option = byProperty.get(key);
+    if (!option) {
+      const hint = didYouMean(key, byProperty.keys());
+      problems.push(`${key}: no such option${hint}`);
+      continue;
+    }
+    const name = property(option.name);
+    if (!isOfType(option, value)) {
+      problems.push(`${key}: ${expected(option)}, not ${show(value)}`);
+    } else if (seen.has(option) && checked[name] !== value) {
+      const same = `${name}, which is the same option`;
+      problems.push(`${key}: ${show(value)} contradicts ${same}`);
+    } else {
+      checked[name] = value;
+    }
+    seen.add(option);
+  }
+  for (const option of options) {
+    if (!option.required || seen.has(option)) continue;
+    problems.push(`${property(option.name)}: is required`);
+  }
+  if (problems.length > 0) throw usage(problems);
+  return checked;
+}
+
+function usage(problems) {
+  return new AmvTrainError("USAGE", problems.join("; "));
+}
+
+function didYouMean(word, names) {
+  const name = nearest(word, names);
+  return name ? `; did you mean ${name}?` : "";
+}
+
+function isOfType(option, value) {
+  switch (option.type) {
+    case "flag":
+      return typeof value === "boolean";
+    case "path":
+      return typeof value === "string" && value !== "";
+    case "list":
+      return isList(value);
+    case "choice":
+      return [...option.choices, ...(option.elsewhere ?? [])].includes(value);
+    case "integer":
+      return (
+        Number.isInteger(value) && value >= option.min && value <= option.max
+      );
+    case "number":
+      return Number.isFinite(value) && isInRange(option, value);
+    case "steps":
+      return (Number.isInteger(value) && value >= 0) || isPercentage(value);
+  }
+}
+
+function isList(value) {
+  const names = [value].flat();
+  const named = (name) => typeof name === "string" && name !== "";
+  return names.length > 0 && names.every(named);
+}
+
+function isInRange({ above, min, below }, value) {
+  return (
+    (above === undefined || value > above) &&
+    (min === undefined || value >= min) &&
+    (below === undefined || value < below)
+  );
+}
+
+function isPercentage(value) {
+  return /^\d+(\.\d+)?%$/.test(value) && parseFloat(value) <= 100;
+}
+
+/** What a value must be, in words: "must be a whole number of at least 1". */
+function expected(option) {
+  switch (option.type) {
+    case "flag":
+      return "must be true or false";
+    case "path":
+      return "must be a path";
+    case "list":
+      return "must be a list of names";
+    case "choice":
+      return `must be ${new Intl.ListFormat("en", { type: "disjunction" }).format(option.choices)}`;
+    case "integer":
+      return `must be a whole number of at least ${option.min}`;
+    case "steps":
+      return "must be a whole number of steps or a percentage such as 3%";
+    case "number": {
+      const { above, min, below } = option;
+      const bounds = [];
+      if (above !== undefined) bounds.push(`above ${above}`);
+      if (min !== undefined) bounds.push(`of at least ${min}`);
+      if (below !== undefined) bounds.push(`below ${below}`);
+      return `must be a number ${bounds.join(" and ")}`.trimEnd();
+    }
+  }
+}
+
+function show(value) {
+  if (typeof value === "number") return String(value);
+  return JSON.stringify(value) ?? String(value);
+}
+
+/** The value that a text on the command line stands for; throws USAGE naming the flag. */
+function parseValue(option, text) {
+  const value = fromText(option, text);
+  if (!isOfType(option, value)) {
+    throw usage([`--${option.name} ${expected(option)}, not "${text}"`]);
+  }
+  return value;
+}
+
+function fromText(option, text) {
+  switch (option.type) {
+    case "integer":
+    case "number":
+      return text.trim() === "" ? NaN : Number(text);
+    case "steps":
+      return /^\d+$/.test(text) ? Number(text) : text;
+    case "list":
+      return text.split(",").map((name) => name.trim());
+    default:
+      return text;
+  }
+}
+
+module.exports = { checkOptions, optionsOf, parseValue, property };

@@ -1,0 +1,19 @@
+"use strict";
+
+const { loadNative } = require("./native.js");
+const { checkOptions } = require("./options.js");
+const { startRun } = require("./run.js");
+
+/** Trains a LoRA adapter; see index.d.ts. Never throws: a wrong option rejects the run. */
+function train(options) {
+  const { signal, onEvent, ...given } = options ?? {};
+  return startRun(
+    (onMessage) => {
+      const checked = checkOptions("train", options && given);
+      return loadNative().startTrain(JSON.stringify(checked), onMessage);
+    },
+    { signal, onEvent },
+  );
+}
+
+module.exports = { train };

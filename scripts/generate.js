@@ -1,0 +1,106 @@
+"use strict";
+
+// Writes what follows from the table of options in src/node/options.rs: lib/options.json, and the marked parts of
+// index.d.ts and README.md. `npm run generate` after changing the table; a test checks that nothing is behind.
+
+const fs = require("node:fs");
+const path = require("node:path");
+const prettier = require("prettier");
+const { loadNative } = require("../lib/native.js");
+const { property } = require("../lib/options.js");
+
+const ROOT = path.join(__dirname, "..");
+
+/** The text every generated file should have, by its path from the root. */
+async function generated() {
+  const table = JSON.parse(loadNative().optionTable());
+  const texts = {
+    "lib/options.json": JSON.stringify(table),
+    "index.d.ts": replacePart("index.d.ts", "//", "", typesOf(table)),
+    "README.md": replacePart("README.md", "<!--", " -->", readmeTable(table)),
+  };
+  for (const [file, text] of Object.entries(texts)) {
+    texts[file] = await prettier.format(text, { filepath: file });
+  }
+  return texts;
+}
+
+/** The file with everything between its two marker lines replaced. */
+function replacePart(file, open, close, part) {
+  const text = fs.readFileSync(path.join(ROOT, file), "utf8");
+  const begin = `${open} generated from src/node/options.rs${close}\n`;
+  const end = `${open} end of the generated part${close}\n`;
+  const [before, rest] = text.split(begin);
+  const after = rest?.split(end)[1];
+  if (after === undefined) throw new Error(`${file} lacks its marker lines`);
+  return `${before}${begin}\n${part}\n${end}${after}`;
+}
+
+function typesOf(table) {
+  const options = table.filter(
+    ({ surface, commands }) =>
+      surface === "everywhere" && commands.includes("train"),
+  );
+  return `/** Options of {@link train}. */
+export interface TrainOptions extends RunListeners {
+${options.map(typeOfOption).join("\n")}
+}`;
+}
+
+function typeOfOption(option) {
+  const name = property(option.name);
+  const optional = option.required ? "" : "?";
+  const lines = [option.doc];
+  if (option.default) lines.push(`Default: ${option.default}.`);
+  const type = typeScript(option);
+  const doc = lines.map((line) => `   * ${line}\n`).join("   *\n");
+  const aliases = (option.aliases ?? []).map(
+    (alias) =>
+      `  /** Same as \`${name}\`. */\n  ${property(alias)}?: ${type};\n`,
+  );
+  return `  /**\n${doc}   */\n  ${name}${optional}: ${type};\n${aliases.join("")}`;
+}
+
+function typeScript({ type, choices }) {
+  switch (type) {
+    case "flag":
+      return "boolean";
+    case "integer":
+    case "number":
+      return "number";
+    case "steps":
+      return "number | `${number}%`";
+    case "list":
+      return "string | readonly string[]";
+    case "choice":
+      return choices.map((word) => JSON.stringify(word)).join(" | ");
+    default:
+      return "string";
+  }
+}
+
+function readmeTable(table) {
+  const rows = table.map((option) => {
+    const flags = [option.name, ...(option.aliases ?? [])];
+    const value = (option.choices?.join("|") ?? option.value ?? "").replaceAll(
+      "|",
+      "\\|",
+    );
+    const names = flags.map((flag) => `\`--${flag}\``).join(", ");
+    const fallback = option.required ? "required" : (option.default ?? "");
+    return `| ${names} ${value} | ${fallback} | ${option.doc} |`;
+  });
+  return ["| option | default | |", "| --- | --- | --- |", ...rows, ""].join(
+    "\n",
+  );
+}
+
+async function write() {
+  for (const [file, text] of Object.entries(await generated())) {
+    fs.writeFileSync(path.join(ROOT, file), text);
+  }
+}
+
+if (require.main === module) write();
+
+module.exports = { generated };

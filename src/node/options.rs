@@ -1,0 +1,208 @@
+//! The one table of options: name, type, default, text. Change an option here and run `npm run generate`.
+
+use super::option::Kind::{Choice, Flag, Integer, List, Number, Path, Steps};
+use super::option::{Kind, OptionSpec};
+
+const MODEL_AND_DATA: &str = "Model and data";
+const LENGTH: &str = "Length of the run";
+const OPTIMIZER: &str = "Optimizer";
+const LORA: &str = "LoRA";
+const EVALUATION: &str = "Evaluation";
+const MACHINE: &str = "Machine";
+const OUTPUT: &str = "Output";
+
+/// The largest whole number JavaScript holds exactly.
+const EXACT: u64 = (1 << 53) - 1;
+
+const fn at_least(min: u64) -> Kind {
+    let max = u32::MAX as u64;
+    Integer { min, max }
+}
+
+const fn number(above: Option<f64>, min: Option<f64>, below: Option<f64>) -> Kind {
+    Number { above, min, below }
+}
+
+const fn choice(choices: &'static [&'static str]) -> Kind {
+    let elsewhere = &[];
+    Choice { choices, elsewhere }
+}
+
+const POSITIVE: Kind = number(Some(0.0), None, None);
+const ZERO_OR_MORE: Kind = number(None, Some(0.0), None);
+const SHARE: Kind = number(None, Some(0.0), Some(1.0));
+
+/// Every option of every command, in the order help shows them.
+pub fn option_table() -> &'static [OptionSpec] {
+    OPTIONS
+}
+
+const fn option(name: &'static str, kind: Kind, value: &'static str) -> OptionSpec {
+    OptionSpec::new(name, kind, value)
+}
+
+static OPTIONS: &[OptionSpec] = &[
+    option("model", Path, "PATH")
+        .group(MODEL_AND_DATA)
+        .default("tiny-transformer")
+        .doc("The base model: a Hugging Face directory, a .gguf file, or the name of a built-in model. It is read, never changed."),
+    option("data", Path, "PATH")
+        .group(MODEL_AND_DATA)
+        .default("the sample corpus, only with the built-in model")
+        .doc("Training text: a .txt file (one document) or a .jsonl file whose lines hold {\"text\": ...}."),
+    option("seq-len", at_least(2), "N")
+        .group(MODEL_AND_DATA)
+        .default("512, or the model's if shorter")
+        .doc("Most tokens in one sample, BOS and EOS included. Longer documents are cut into samples of this length and all of them are trained."),
+    option("eos", choice(&["auto", "never"]), "")
+        .group(MODEL_AND_DATA)
+        .default("auto")
+        .doc("Whether a document ends with its end token, trained once (auto), or without one (never)."),
+    option("no-shuffle", Flag, "")
+        .group(MODEL_AND_DATA)
+        .doc("Take the samples in file order in every epoch."),
+    option("seed", Integer { min: 0, max: EXACT }, "N")
+        .group(MODEL_AND_DATA)
+        .default("0")
+        .doc("Seed of the shuffle, of dropout and of the first adapter values. The same seed on the same machine gives the same adapter."),
+    option("epochs", at_least(1), "N")
+        .group(LENGTH)
+        .default("3")
+        .doc("Passes over the training data."),
+    option("max-steps", at_least(0), "N")
+        .group(LENGTH)
+        .default("0")
+        .doc("Most optimizer steps; 0 leaves the length to the epochs. The smaller of the two wins."),
+    option("batch-size", at_least(1), "N")
+        .group(LENGTH)
+        .default("1")
+        .doc("Samples computed together."),
+    option("grad-accum", at_least(1), "N")
+        .group(LENGTH)
+        .default("1")
+        .doc("Batches that make one optimizer step. The loss is divided by the target tokens of the whole step, so batch 2 equals two accumulated batches of 1."),
+    option("lr", POSITIVE, "X")
+        .group(OPTIMIZER)
+        .default("0.0001")
+        .doc("Highest learning rate."),
+    option("lr-scheduler", choice(&["constant", "linear", "cosine"]), "")
+        .group(OPTIMIZER)
+        .default("cosine")
+        .doc("How the learning rate falls after the warm-up."),
+    option("warmup", Steps, "N|X%")
+        .group(OPTIMIZER)
+        .default("3% for linear and cosine, 0 for constant")
+        .doc("Steps over which the learning rate rises, as a number or as a share of all steps, rounded down."),
+    option("optimizer", choice(&["adamw", "sgd"]), "")
+        .group(OPTIMIZER)
+        .default("adamw")
+        .doc("AdamW with betas 0.9 and 0.999 and epsilon 1e-8, or plain SGD, as PyTorch defines them."),
+    option("weight-decay", ZERO_OR_MORE, "X")
+        .group(OPTIMIZER)
+        .default("0")
+        .doc("Weight decay of the adapter: decoupled in AdamW, added to the gradient in SGD."),
+    option("max-grad-norm", ZERO_OR_MORE, "X")
+        .group(OPTIMIZER)
+        .default("1.0")
+        .doc("Gradients of a larger global norm are scaled down to it; 0 turns clipping off."),
+    option("rank", at_least(1), "N")
+        .aliases(&["lora-rank"])
+        .group(LORA)
+        .default("8")
+        .doc("Rank of the adapter: larger learns more and takes more memory."),
+    option("alpha", POSITIVE, "X")
+        .aliases(&["lora-alpha"])
+        .group(LORA)
+        .default("16.0")
+        .doc("Strength of the adapter: its output is scaled by alpha / rank."),
+    option("lora-dropout", SHARE, "X")
+        .group(LORA)
+        .default("0")
+        .doc("Share of the adapter's inputs that are dropped at random while training."),
+    option("target", List, "LIST")
+        .group(LORA)
+        .default("all-linear")
+        .doc("Layers that get an adapter: all-linear, or names such as q_proj,v_proj."),
+    option("init-adapter", Path, "PATH")
+        .group(LORA)
+        .doc("Continue from this adapter (a PEFT directory or a .safetensors file). Its rank, alpha and targets hold; a contradicting flag is an error."),
+    option("eval-split", SHARE, "X")
+        .group(EVALUATION)
+        .default("0")
+        .doc("Share of the data held back to measure the loss on; the last part of a text file, or of the lines."),
+    option("eval-data", Path, "PATH")
+        .group(EVALUATION)
+        .doc("Measure the loss on this file instead of a share of the data."),
+    option("eval-every", at_least(0), "N")
+        .group(EVALUATION)
+        .default("each epoch")
+        .doc("Steps between two evaluations."),
+    option("sample-every", at_least(0), "N")
+        .group(EVALUATION)
+        .default("0")
+        .doc("Steps between two texts that the model writes, to watch it learn; 0 turns them off."),
+    option("backend", Choice { choices: &["auto", "cpu"], elsewhere: &["vulkan", "opencl"] }, "")
+        .group(MACHINE)
+        .default("auto")
+        .doc("Where to compute."),
+    option("precision", choice(&["auto", "f32"]), "")
+        .group(MACHINE)
+        .default("auto")
+        .doc("How products are computed; f32 rounds nowhere."),
+    option("threads", at_least(0), "N")
+        .group(MACHINE)
+        .default("0, one for each core")
+        .doc("Threads to compute with."),
+    option("output", Path, "PATH")
+        .required()
+        .group(OUTPUT)
+        .doc("Where the adapter goes: x.safetensors (with x_config.json and x.gguf beside it), or a directory such as my-adapter/ that PEFT loads as is."),
+    option("overwrite", Flag, "")
+        .group(OUTPUT)
+        .doc("Replace an output that exists; without it such an output is refused before any work."),
+    option("log", Path, "FILE")
+        .group(OUTPUT)
+        .doc("Also write every event to this file, one JSON object a line."),
+    option("json", Flag, "")
+        .command_line()
+        .group(OUTPUT)
+        .commands(&["train", "info", "models", "inspect"])
+        .doc("Print JSON on standard output and nothing else there; of a training run every event, one a line."),
+    option("quiet", Flag, "")
+        .command_line()
+        .group(OUTPUT)
+        .doc("Show no progress; warnings, errors and the result remain."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::option::camel_case;
+    use std::collections::HashSet;
+
+    #[test]
+    fn flags_become_camel_case_properties() {
+        assert_eq!(camel_case("lr"), "lr");
+        assert_eq!(camel_case("max-grad-norm"), "maxGradNorm");
+    }
+
+    #[test]
+    fn every_name_is_used_once() {
+        let mut seen = HashSet::new();
+        for spec in option_table() {
+            for name in spec.aliases.iter().chain([&spec.name]) {
+                assert!(seen.insert(*name), "--{name} stands twice in the table");
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_is_described() {
+        for spec in option_table() {
+            assert!(spec.doc.ends_with('.'), "--{}: {:?}", spec.name, spec.doc);
+            assert!(!spec.group.is_empty(), "--{} has no group", spec.name);
+            let takes_any_value = !matches!(spec.kind, Flag | Choice { .. });
+            assert_eq!(takes_any_value, !spec.value.is_empty(), "--{}", spec.name);
+        }
+    }
+}

@@ -134,3 +134,49 @@ fn put_array(bytes: &mut Vec<u8>, array: &Array) {
         Array::F64s(items) => items.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Bytes;
+    use crate::format::gguf::GgufFile;
+    use crate::quant::Format;
+    use crate::shape::Shape;
+
+    fn ones<const N: usize>(shape: [usize; N]) -> Weight {
+        let shape = Shape::from(shape);
+        let values = Bytes::from_f32(vec![1.0; shape.elements()]);
+        Weight::new(Format::F32, shape, values).unwrap()
+    }
+
+    #[test]
+    fn nested_arrays_come_back_as_they_were() {
+        let mut metadata = Metadata::new();
+        let inner = vec![Array::I32s(vec![-1]), Array::Strings(vec!["a".into()])];
+        metadata.set("nested", Value::Array(Array::Arrays(inner)));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.gguf");
+        write(&path, &metadata, &[]).unwrap();
+        assert_eq!(GgufFile::open(&path).unwrap().metadata(), &metadata);
+    }
+
+    #[test]
+    fn what_gguf_cannot_hold_is_refused_and_nothing_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.gguf");
+        let refused = |name: &str, weight: Weight, count: usize| {
+            let tensors = vec![(name.to_string(), weight); count];
+            write(&path, &Metadata::new(), &tensors)
+                .unwrap_err()
+                .message
+        };
+        let long = refused(&"x".repeat(64), ones([1]), 1);
+        assert!(
+            long.ends_with("has 64 bytes; GGUF allows 1 to 63"),
+            "{long}"
+        );
+        assert!(refused("a", ones([1, 1, 1, 1, 1]), 1).contains("more than 4 axes"));
+        assert!(refused("a", ones([1]), 2).contains("would be written twice"));
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    }
+}

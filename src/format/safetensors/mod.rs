@@ -178,3 +178,169 @@ fn format(dtype: Dtype) -> Option<Format> {
 fn damaged(message: String) -> Error {
     Error::new(crate::error::Code::BadModel, message).hint(DAMAGED)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+    use std::fs;
+
+    /// The bytes of a file with this header, unpadded, and `data` after it.
+    fn file(header: &str, data: &[u8]) -> Vec<u8> {
+        [
+            &(header.len() as u64).to_le_bytes(),
+            header.as_bytes(),
+            data,
+        ]
+        .concat()
+    }
+
+    fn open(content: &[u8]) -> Result<Safetensors> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.safetensors");
+        fs::write(&path, content).unwrap();
+        Safetensors::open(&path)
+    }
+
+    fn assert_refused(content: &[u8], message: &str) {
+        let error = open(content).err().expect("the file is refused");
+        assert!(error.message.contains(message), "{error}");
+        assert!(error.message.contains("m.safetensors"), "{error}");
+    }
+
+    #[test]
+    fn misaligned_values_are_read() {
+        // 61 bytes of header: the data starts at 69, which no f32 may in memory.
+        let header = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}       "#;
+        assert_eq!(header.len() % 4, 1);
+        let data: Vec<u8> = [1.5f32, -2.0]
+            .iter()
+            .flat_map(|x| x.to_le_bytes())
+            .collect();
+        let weight = open(&file(header, &data)).unwrap().weight("a").unwrap();
+        assert_eq!(weight.to_f32().unwrap(), [1.5, -2.0]);
+    }
+
+    #[test]
+    fn other_types_are_listed_and_refused_when_asked_for() {
+        let header = r#"{"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}"#;
+        let model = open(&file(header, &[0, 0])).unwrap();
+        let tensor = &model.catalog().tensors()[0];
+        assert_eq!(
+            (&*tensor.type_name, &tensor.shape[..]),
+            ("F8_E4M3", &[2][..])
+        );
+        let error = model.weight("a").err().unwrap();
+        assert_eq!(error.code, Code::UnsupportedFormat);
+        assert!(
+            error.message.contains("tensor a is of type F8_E4M3"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn files_that_are_none_or_only_in_part_are_refused() {
+        assert_refused(b"", "is empty");
+        assert_refused(b"{}", "the first eight announce a header of no size");
+        assert_refused(
+            &u64::MAX.to_le_bytes(),
+            "a header of 18446744073709551615 bytes",
+        );
+        assert_refused(b"<html><body>404 not found", "this is a web page");
+        assert_refused(
+            b"version https://git-lfs.github.com/spec/v1\n",
+            "a Git LFS pointer",
+        );
+        assert_refused(b"GGUF\x03\0\0\0rest of the model", "this is a GGUF file");
+        let tensor = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+        assert_refused(
+            &file(tensor, &[0; 7]),
+            "describes 8 bytes of tensors, the file has 7",
+        );
+        assert_refused(&file("{\"a\":", &[]), "the header: EOF while parsing");
+    }
+
+    #[test]
+    fn sizes_that_overflow_are_refused() {
+        let header = |dtype: &str, shape: &str, end: &str| {
+            format!(r#"{{"a":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[0,{end}]}}}}"#)
+        };
+        let most = u64::MAX.to_string();
+        assert_refused(
+            &file(&header("U8", &format!("[{most}]"), &most), &[]),
+            "m.safetensors: ",
+        );
+        let square = header("F32", "[4294967296,4294967296]", "0");
+        assert_refused(&file(&square, &[]), "the header: ");
+        assert_refused(
+            &file(
+                &header("U8", "[2305843009213693951]", "2305843009213693951"),
+                &[],
+            ),
+            "describes 2305843009213693951 bytes",
+        );
+    }
+
+    /// A shard with one scalar for each of `names`.
+    fn write_shard(path: &Path, names: &[&str]) {
+        let value = crate::backend::Bytes::from_f32(vec![1.0]);
+        let weight = Weight::new(Format::F32, Shape::from([]), value).unwrap();
+        let tensors: Vec<_> = names
+            .iter()
+            .map(|name| (name.to_string(), weight.clone()))
+            .collect();
+        write(path, &BTreeMap::new(), &tensors).unwrap();
+    }
+
+    #[test]
+    fn sharded_models_are_opened_by_directory_or_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        write_shard(&place("m-1.safetensors"), &["a", "b"]);
+        write_shard(&place("m-2.safetensors"), &["c"]);
+        let index =
+            |map: &str| fs::write(place(INDEX), format!(r#"{{"weight_map":{{{map}}}}}"#)).unwrap();
+        let agreed = r#""a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors""#;
+        index(agreed);
+        for path in [folder.path(), &place(INDEX)] {
+            let model = Safetensors::open(path).unwrap();
+            assert_eq!(model.tensor_names().collect::<Vec<_>>(), ["a", "b", "c"]);
+            assert_eq!(model.catalog().paths().len(), 2);
+            assert_eq!(model.weight("c").unwrap().to_f32().unwrap(), [1.0]);
+        }
+
+        let error = || Safetensors::open(folder.path()).err().unwrap().message;
+        index(&agreed.replace(r#""b":"m-1"#, r#""b":"m-2"#));
+        assert!(
+            error().ends_with("tensor b should be in m-2.safetensors but is in m-1.safetensors")
+        );
+        index(r#""a":"m-1.safetensors","c":"m-2.safetensors""#);
+        assert!(error().ends_with("tensor b in m-1.safetensors is not in the index"));
+        index(&format!(r#"{agreed},"d":"m-2.safetensors""#));
+        assert!(error().ends_with("tensor d should be in m-2.safetensors but is not"));
+        index(r#""a":"../m-1.safetensors""#);
+        assert!(error().contains("is not the name of a file beside the index"));
+        index("");
+        assert!(error().ends_with("weight_map is empty"));
+        fs::write(place(INDEX), "[1]").unwrap();
+        assert!(error().contains("an index is"));
+        index(&agreed.replace("m-2", "m-3"));
+        let missing = Safetensors::open(folder.path()).err().unwrap();
+        assert_eq!(missing.code, Code::NotFound);
+        assert!(missing.message.contains("m-3.safetensors"), "{missing}");
+    }
+
+    #[test]
+    fn a_directory_without_a_model_says_what_it_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Safetensors::open(folder.path()).err().unwrap();
+        assert_eq!(error.code, Code::NotFound);
+        assert!(
+            error.message.contains("has neither model.safetensors nor"),
+            "{error}"
+        );
+        fs::write(folder.path().join("pytorch_model.bin"), "x").unwrap();
+        let error = Safetensors::open(folder.path()).err().unwrap();
+        assert!(error.hint.unwrap().contains("pytorch_model.bin"));
+    }
+}

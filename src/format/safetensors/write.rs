@@ -69,3 +69,29 @@ fn rank(format: Format) -> Option<u8> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Bytes;
+    use crate::shape::Shape;
+
+    #[test]
+    fn what_safetensors_cannot_hold_is_refused_and_nothing_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.safetensors");
+        let refused = |name: &str, format: Format, count: usize| {
+            let bytes = Bytes::copy_of(&vec![0; format.block_bytes()]);
+            let shape = Shape::from([format.block_elements()]);
+            let weight = Weight::new(format, shape, bytes).unwrap();
+            let tensors = vec![(name.to_string(), weight); count];
+            write(&path, &BTreeMap::new(), &tensors)
+                .unwrap_err()
+                .message
+        };
+        assert!(refused("a", Format::Q8_0, 1).contains("tensor a is Q8_0"));
+        assert!(refused("a", Format::F32, 2).ends_with("the name a is taken"));
+        assert!(refused("__metadata__", Format::F32, 1).ends_with("is taken"));
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    }
+}

@@ -72,6 +72,7 @@ pub struct Catalog {
 impl Catalog {
     /// Takes one more file with its tensors; an error when a name exists already.
     pub(super) fn add(&mut self, path: &Path, bytes: Bytes, tensors: Vec<Tensor>) -> Result<()> {
+        self.tensors.reserve_exact(tensors.len());
         for tensor in tensors {
             let known = self.index.insert(tensor.name.clone(), self.tensors.len());
             if let Some(known) = known {

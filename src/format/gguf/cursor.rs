@@ -14,6 +14,7 @@ const MAX_DEPTH: usize = 3;
 const MAX_NAME: usize = 65535;
 
 /// A place in a file that moves forward with every read.
+#[derive(Clone)]
 pub(super) struct Cursor<'a> {
     file: &'a [u8],
     at: usize,

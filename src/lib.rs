@@ -24,4 +24,6 @@ pub mod format;
 
 pub mod models;
 
+pub mod data;
+
 pub mod node;

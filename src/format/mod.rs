@@ -9,6 +9,7 @@ pub mod gguf;
 mod mapping;
 pub mod names;
 pub mod safetensors;
+pub mod tokenizer;
 
 pub use catalog::{Catalog, Tensor};
 pub use checkpoint::Checkpoint;

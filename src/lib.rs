@@ -24,6 +24,10 @@ pub mod format;
 
 pub mod models;
 
+pub mod generate;
+
 pub mod data;
+
+pub mod train;
 
 pub mod node;

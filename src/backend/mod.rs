@@ -2,5 +2,22 @@
 
 mod bytes;
 pub mod cpu;
+pub mod memory;
 
 pub use bytes::Bytes;
+
+use crate::error;
+use crate::error::Result;
+
+/// The backend that `--backend` names, as it is called in events. Only `auto` chooses; a named one works or is refused.
+pub fn open(name: &str) -> Result<&'static str> {
+    match name {
+        "auto" | "cpu" => Ok("cpu"),
+        "vulkan" | "opencl" => Err(error!(
+            BackendUnavailable,
+            "the backend {name} is not in this version"
+        )
+        .hint("use --backend cpu, or auto, which chooses it")),
+        _ => Err(error!(Usage, "there is no backend {name}").hint("backends: auto, cpu")),
+    }
+}

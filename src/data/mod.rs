@@ -1,5 +1,11 @@
-//! Files become batches: tokenizers, readers of each dataset format, and what pads and packs them.
+//! Files into batches: documents, tokens, samples, steps.
 
-pub mod tokenizer;
+mod batches;
+pub mod documents;
+mod samples;
+mod tokenizer;
 
+pub use batches::{Batch, Plan, split};
+pub use documents::{Document, Documents};
+pub use samples::{Eos, Sample, samples};
 pub use tokenizer::Tokenizer;

@@ -109,6 +109,14 @@ impl Decoder {
         self.project(&self.hidden(ids, ctx)?, ctx)
     }
 
+    /// Logits [1, vocab] after the last of `ids` (u32 [time]).
+    pub fn last_logits(&self, ids: &Tensor, ctx: &Ctx) -> Result<Tensor> {
+        let hidden = self.hidden(ids, ctx)?;
+        let width = self.spec.width;
+        let last = hidden.span(hidden.shape().elements() - width, [1, width])?;
+        self.project(&last, ctx)
+    }
+
     fn project(&self, hidden: &Tensor, ctx: &Ctx) -> Result<Tensor> {
         let logits = match &self.head {
             Head::Tied => hidden.linear(&self.embedding)?,

@@ -1,0 +1,143 @@
+//! Which samples an optimizer step sees: shuffled each epoch, in micro-batches laid out without padding.
+
+use crate::data::Sample;
+use crate::error::Result;
+use crate::tensor::{Random, Rows, Tensor};
+
+/// How samples are dealt out.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub samples: usize,
+    pub batch_size: usize,
+    /// Micro-batches of a step.
+    pub grad_accum: usize,
+    /// `None` keeps the order of the file.
+    pub shuffle_seed: Option<u64>,
+}
+
+impl Plan {
+    pub fn steps_per_epoch(&self) -> usize {
+        self.samples.div_ceil(self.batch_size * self.grad_accum)
+    }
+
+    /// The micro-batches of step `step` (from 0), as sample numbers. The last step of an epoch has what is left.
+    pub fn step(&self, step: usize) -> Vec<Vec<usize>> {
+        let (epoch, within) = (step / self.steps_per_epoch(), step % self.steps_per_epoch());
+        let order = match self.shuffle_seed {
+            Some(seed) => Random::new(seed)
+                .named("order")
+                .fork(epoch as u64)
+                .permutation(self.samples),
+            None => (0..self.samples).collect(),
+        };
+        let per_step = self.batch_size * self.grad_accum;
+        let of_step = &order[within * per_step..order.len().min((within + 1) * per_step)];
+        of_step
+            .chunks(self.batch_size)
+            .map(<[usize]>::to_vec)
+            .collect()
+    }
+}
+
+/// Samples laid one after another on the time axis.
+pub struct Batch {
+    /// u32 [time]
+    pub ids: Tensor,
+    /// u32 [time]
+    pub targets: Tensor,
+    pub rows: Rows,
+    pub target_count: usize,
+}
+
+impl Batch {
+    /// `numbers` name the samples within the run, which decides their dropout masks.
+    pub fn new(samples: &[Sample], numbers: &[usize]) -> Result<Batch> {
+        let (mut ids, mut targets, mut lengths, mut target_count) =
+            (Vec::new(), Vec::new(), Vec::new(), 0);
+        for &number in numbers {
+            let sample = &samples[number];
+            ids.extend(&sample.ids);
+            targets.extend(&sample.targets);
+            lengths.push((number as u32, sample.ids.len()));
+            target_count += sample.target_count();
+        }
+        let time = ids.len();
+        Ok(Batch {
+            ids: Tensor::of_u32(ids, [time])?,
+            targets: Tensor::of_u32(targets, [time])?,
+            rows: Rows::of_samples(&lengths)?,
+            target_count,
+        })
+    }
+
+    /// Tokens in the batch; none is padding.
+    pub fn tokens(&self) -> usize {
+        self.ids.shape().elements()
+    }
+}
+
+/// Splits off `share` (0 to 1, exclusive) of the samples for evaluation, at least one, chosen by `seed`; the order of the
+/// rest is kept.
+pub fn split(samples: Vec<Sample>, share: f64, seed: u64) -> (Vec<Sample>, Vec<Sample>) {
+    let held_out =
+        ((samples.len() as f64 * share).round() as usize).clamp(1, samples.len().saturating_sub(1));
+    let order = Random::new(seed).named("eval").permutation(samples.len());
+    let mut chosen = vec![false; samples.len()];
+    order[..held_out]
+        .iter()
+        .for_each(|&number| chosen[number] = true);
+    let mut chosen = chosen.into_iter();
+    samples
+        .into_iter()
+        .partition(|_| !chosen.next().unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: Plan = Plan {
+        samples: 7,
+        batch_size: 2,
+        grad_accum: 2,
+        shuffle_seed: Some(3),
+    };
+
+    #[test]
+    fn every_epoch_deals_every_sample_once_in_its_own_order() {
+        assert_eq!(PLAN.steps_per_epoch(), 2);
+        let epoch =
+            |first: usize| [PLAN.step(first).concat(), PLAN.step(first + 1).concat()].concat();
+        let (mut one, mut two) = (epoch(0), epoch(2));
+        assert_ne!(one, two);
+        one.sort_unstable();
+        two.sort_unstable();
+        assert_eq!(one, (0..7).collect::<Vec<_>>());
+        assert_eq!(two, one);
+        assert_eq!(
+            PLAN.step(1).iter().map(Vec::len).collect::<Vec<_>>(),
+            [2, 1]
+        );
+    }
+
+    #[test]
+    fn without_a_seed_the_order_is_the_file_s() {
+        let plan = Plan {
+            shuffle_seed: None,
+            ..PLAN
+        };
+        assert_eq!(plan.step(0), [[0, 1], [2, 3]]);
+    }
+
+    #[test]
+    fn a_split_holds_out_at_least_one_and_keeps_the_rest_in_order() {
+        let sample = |id: u32| Sample {
+            ids: vec![id, id],
+            targets: vec![id, id],
+            place: String::new(),
+        };
+        let (train, eval) = split((0..10).map(sample).collect(), 0.01, 5);
+        assert_eq!((train.len(), eval.len()), (9, 1));
+        assert!(train.windows(2).all(|pair| pair[0].ids[0] < pair[1].ids[0]));
+    }
+}

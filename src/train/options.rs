@@ -1,0 +1,263 @@
+//! The options of a training run as JavaScript hands them over: the camelCase names of the option table.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bail;
+use crate::error::Result;
+use crate::train::Shape;
+
+/// One run. Absent fields have the defaults of the option table.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TrainOptions {
+    pub model: String,
+    pub data: Option<String>,
+    pub output: String,
+    pub seq_len: Option<usize>,
+    pub eos: EosOption,
+    pub no_shuffle: bool,
+    pub seed: u64,
+    pub epochs: usize,
+    pub max_steps: usize,
+    pub batch_size: usize,
+    pub grad_accum: usize,
+    pub lr: f64,
+    pub lr_scheduler: Shape,
+    pub warmup: Option<Warmup>,
+    pub optimizer: OptimizerName,
+    pub weight_decay: f64,
+    pub max_grad_norm: f64,
+    #[serde(alias = "loraRank")]
+    pub rank: Option<usize>,
+    #[serde(alias = "loraAlpha")]
+    pub alpha: Option<f32>,
+    pub lora_dropout: f32,
+    pub target: Option<TargetList>,
+    pub init_adapter: Option<String>,
+    pub eval_split: f64,
+    pub eval_data: Option<String>,
+    pub eval_every: usize,
+    pub sample_every: usize,
+    pub backend: String,
+    pub precision: Precision,
+    pub threads: usize,
+    pub overwrite: bool,
+    pub log: Option<String>,
+}
+
+/// The model trained when none is named; it ships with the package.
+pub const BUILT_IN: &str = "tiny-transformer";
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        TrainOptions {
+            model: BUILT_IN.to_owned(),
+            data: None,
+            output: String::new(),
+            seq_len: None,
+            eos: EosOption::Auto,
+            no_shuffle: false,
+            seed: 0,
+            epochs: 3,
+            max_steps: 0,
+            batch_size: 1,
+            grad_accum: 1,
+            lr: 1e-4,
+            lr_scheduler: Shape::Cosine,
+            warmup: None,
+            optimizer: OptimizerName::Adamw,
+            weight_decay: 0.0,
+            max_grad_norm: 1.0,
+            rank: None,
+            alpha: None,
+            lora_dropout: 0.0,
+            target: None,
+            init_adapter: None,
+            eval_split: 0.0,
+            eval_data: None,
+            eval_every: 0,
+            sample_every: 0,
+            backend: "auto".to_owned(),
+            precision: Precision::Auto,
+            threads: 0,
+            overwrite: false,
+            log: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EosOption {
+    Auto,
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OptimizerName {
+    Adamw,
+    Sgd,
+}
+
+/// Both compute in f32 on this version's backends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    Auto,
+    F32,
+}
+
+/// A preset or names, as one text separated by commas or as a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TargetList {
+    Text(String),
+    List(Vec<String>),
+}
+
+impl TargetList {
+    pub fn text(&self) -> String {
+        match self {
+            TargetList::Text(text) => text.clone(),
+            TargetList::List(list) => list.join(","),
+        }
+    }
+}
+
+/// Steps, or a share of all steps such as "3%".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Warmup {
+    Steps(usize),
+    Text(String),
+}
+
+impl Warmup {
+    /// The number of steps, a share rounded down.
+    pub fn steps(&self, total: usize) -> Result<usize> {
+        let text = match self {
+            Warmup::Steps(steps) => return Ok(*steps),
+            Warmup::Text(text) => text.trim(),
+        };
+        let share = text
+            .strip_suffix('%')
+            .map(|share| share.trim().parse::<f64>());
+        match (share, text.parse::<usize>()) {
+            (Some(Ok(share)), _) if (0.0..=100.0).contains(&share) => {
+                Ok((total as f64 * share / 100.0) as usize)
+            }
+            (None, Ok(steps)) => Ok(steps),
+            _ => bail!(
+                Usage,
+                "warmup {text:?} is neither a number of steps nor a share such as 3%"
+            ),
+        }
+    }
+}
+
+impl TrainOptions {
+    /// Refuses values no run can have.
+    pub fn check(&self) -> Result<()> {
+        let positive = [
+            ("epochs", self.epochs),
+            ("batch-size", self.batch_size),
+            ("grad-accum", self.grad_accum),
+            ("rank", self.rank.unwrap_or(1)),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            bail!(Usage, "{name} is 0; it must be at least 1");
+        }
+        if let Some(seq_len) = self.seq_len
+            && seq_len < 2
+        {
+            bail!(
+                Usage,
+                "seq-len is {seq_len}; a sample needs at least 2 tokens to predict one"
+            );
+        }
+        if !(self.lr.is_finite() && self.lr > 0.0) {
+            bail!(Usage, "lr is {}; it must be greater than 0", self.lr);
+        }
+        if let Some(alpha) = self.alpha
+            && !(alpha.is_finite() && alpha > 0.0)
+        {
+            bail!(Usage, "alpha is {alpha}; it must be greater than 0");
+        }
+        for (name, value) in [
+            ("weight-decay", self.weight_decay),
+            ("max-grad-norm", self.max_grad_norm),
+        ] {
+            if !(value.is_finite() && value >= 0.0) {
+                bail!(Usage, "{name} is {value}; it must be 0 or more");
+            }
+        }
+        for (name, value) in [
+            ("lora-dropout", f64::from(self.lora_dropout)),
+            ("eval-split", self.eval_split),
+        ] {
+            if !(0.0..1.0).contains(&value) {
+                bail!(
+                    Usage,
+                    "{name} is {value}; it must be at least 0 and less than 1"
+                );
+            }
+        }
+        if self.output.is_empty() {
+            bail!(
+                Usage,
+                "output is missing; name a file such as adapter.safetensors or a directory such as adapter/"
+            );
+        }
+        if self.eval_data.is_some() && self.eval_split > 0.0 {
+            bail!(Usage, "eval-data and eval-split exclude each other");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_options_and_values_out_of_range_are_refused_by_name() {
+        let parse = |json: &str| serde_json::from_str::<TrainOptions>(json);
+        assert!(
+            parse(r#"{"learnRate":1}"#)
+                .unwrap_err()
+                .to_string()
+                .contains("learnRate")
+        );
+        let options =
+            parse(r#"{"output":"a/","loraRank":4,"warmup":"5%","target":["q_proj","v_proj"]}"#)
+                .unwrap();
+        assert_eq!(options.rank, Some(4));
+        assert_eq!(options.target.as_ref().unwrap().text(), "q_proj,v_proj");
+        assert!(options.check().is_ok());
+        for (json, name) in [
+            (r#"{"output":"a/","lr":0}"#, "lr"),
+            (r#"{"output":"a/","batchSize":0}"#, "batch-size"),
+            (r#"{"output":"a/","loraDropout":1}"#, "lora-dropout"),
+            ("{}", "output"),
+        ] {
+            assert!(
+                parse(json)
+                    .unwrap()
+                    .check()
+                    .unwrap_err()
+                    .message
+                    .starts_with(name),
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
+    fn warmup_is_steps_or_a_share_rounded_down() {
+        assert_eq!(Warmup::Steps(7).steps(10).unwrap(), 7);
+        assert_eq!(Warmup::Text("3%".to_owned()).steps(99).unwrap(), 2);
+        assert_eq!(Warmup::Text("12".to_owned()).steps(99).unwrap(), 12);
+        assert!(Warmup::Text("fast".to_owned()).steps(99).is_err());
+    }
+}

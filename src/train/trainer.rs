@@ -1,0 +1,244 @@
+//! The loop: micro-batches forward and backward, one update a step, and what is told of each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::autograd::backward;
+use crate::backend::memory;
+use crate::data::{Batch, Plan, Sample};
+use crate::error;
+use crate::error::Result;
+use crate::lora::{Adapter, Optimizer};
+use crate::models::Decoder;
+use crate::tensor::{Ctx, Grads, Tensor};
+use crate::train::{Event, Listener, Schedule, Status};
+
+/// After this many steps without a finite gradient in a row, a run ends with an error.
+const MAX_SKIPPED: usize = 3;
+
+/// How a run goes, beyond what it trains on.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    pub plan: Plan,
+    pub schedule: Schedule,
+    pub optimizer: Optimizer,
+    /// Gradients of a larger global norm are scaled down to it; 0 for never.
+    pub max_grad_norm: f64,
+    /// Steps between evaluations; 0 for once an epoch.
+    pub eval_every: usize,
+    /// Steps between calls of [`Trainer::sample`]; 0 for never.
+    pub sample_every: usize,
+    pub seed: u64,
+}
+
+/// A run that is over: how it ended and what it reached.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    pub status: Status,
+    pub steps: usize,
+    pub epochs: f64,
+    /// Mean loss of the last tenth of the steps, at least one.
+    pub final_loss: f64,
+}
+
+/// Everything a run works with.
+pub struct Trainer<'a> {
+    pub model: &'a Decoder,
+    pub adapter: &'a Arc<Adapter>,
+    pub samples: &'a [Sample],
+    /// Held-out samples; empty for no evaluation.
+    pub eval: &'a [Sample],
+    pub settings: Settings,
+    pub listener: &'a dyn Listener,
+    /// Set from outside to end the run after its step.
+    pub stop: &'a AtomicBool,
+    /// Writes a text to watch the model learn, at the given step.
+    pub sample: &'a dyn Fn(usize) -> Result<()>,
+}
+
+/// What one step did.
+struct Step {
+    loss: f64,
+    grad_norm: f64,
+    tokens: usize,
+    skipped: bool,
+}
+
+impl Trainer<'_> {
+    /// Trains until the last step or until `stop`. Errors leave the adapter as the last good step made it.
+    pub fn run(&self) -> Result<Outcome> {
+        let Settings { plan, schedule, .. } = self.settings;
+        let total = schedule.total;
+        let mut losses = Vec::new();
+        let (mut done, mut skipped_in_a_row) = (0, 0);
+        let mut training = Duration::ZERO;
+        while done < total && !self.stop.load(Ordering::Relaxed) {
+            let started = Instant::now();
+            let lr = schedule.lr(done + 1);
+            let step = self.step(done, lr)?;
+            done += 1;
+            training += started.elapsed();
+            let per_step = training / done as u32;
+            self.listener.event(&Event::Step {
+                step: done,
+                total_steps: total,
+                epoch: done as f64 / plan.steps_per_epoch() as f64,
+                loss: step.loss,
+                lr,
+                grad_norm: step.grad_norm,
+                tokens: step.tokens,
+                tokens_per_second: step.tokens as f64 / started.elapsed().as_secs_f64(),
+                eta_ms: (per_step * (total - done) as u32).as_millis() as u64,
+                memory_bytes: memory::resident_bytes(),
+                skipped: step.skipped,
+            });
+            if step.skipped {
+                skipped_in_a_row += 1;
+                self.warn_skipped(done, &step);
+                if skipped_in_a_row == MAX_SKIPPED {
+                    return Err(error!(
+                        NonFinite,
+                        "loss or gradient was not finite in steps {} to {done}, so the run stopped",
+                        done + 1 - MAX_SKIPPED
+                    )
+                    .hint("use a lower --lr or --alpha; nothing was saved by this run"));
+                }
+            } else {
+                skipped_in_a_row = 0;
+                losses.push(step.loss);
+                self.warn_zero(done, &step);
+            }
+            self.after_step(done)?;
+        }
+        let tail = losses.len().div_ceil(10).max(1).min(losses.len());
+        let last = &losses[losses.len() - tail..];
+        Ok(Outcome {
+            status: if done < total {
+                Status::Stopped
+            } else {
+                Status::Completed
+            },
+            steps: done,
+            epochs: done as f64 / plan.steps_per_epoch() as f64,
+            final_loss: last.iter().sum::<f64>() / tail as f64,
+        })
+    }
+
+    /// Step number `index`, from 0. The loss is divided by the target tokens of the whole step.
+    fn step(&self, index: usize, lr: f64) -> Result<Step> {
+        let micro = self.settings.plan.step(index);
+        let batches = micro
+            .iter()
+            .map(|numbers| Batch::new(self.samples, numbers));
+        let batches: Vec<Batch> = batches.collect::<Result<_>>()?;
+        let targets: usize = batches.iter().map(|batch| batch.target_count).sum();
+        let mut grads = Grads::default();
+        let (mut loss, mut tokens) = (0.0, 0);
+        for batch in &batches {
+            let ctx = Ctx::train(batch.rows.clone(), index as u64 + 1, self.settings.seed);
+            let losses = self.model.losses(&batch.ids, &batch.targets, &ctx)?;
+            loss += sum(&losses)?;
+            tokens += batch.tokens();
+            let seed = vec![1.0 / targets as f32; batch.tokens()];
+            backward(losses, Tensor::new(seed, [batch.tokens()])?, &mut grads)?;
+        }
+        let loss = loss / targets as f64;
+        let stats = self.adapter.grad_stats(&grads)?;
+        let skipped = !(loss.is_finite() && stats.finite());
+        if !skipped {
+            let limit = self.settings.max_grad_norm;
+            // torch.nn.utils.clip_grad_norm_: the small constant is its guard against a zero norm.
+            let scale = match limit > 0.0 {
+                true => (limit / (stats.norm() + 1e-6)).min(1.0),
+                false => 1.0,
+            };
+            self.adapter
+                .apply(self.settings.optimizer, lr, scale, &grads)?;
+        }
+        Ok(Step {
+            loss,
+            grad_norm: stats.norm(),
+            tokens,
+            skipped,
+        })
+    }
+
+    fn after_step(&self, done: usize) -> Result<()> {
+        let every = match self.settings.eval_every {
+            0 => self.settings.plan.steps_per_epoch(),
+            every => every,
+        };
+        let last = done == self.settings.schedule.total;
+        if !self.eval.is_empty() && (done.is_multiple_of(every) || last) {
+            self.evaluate(done)?;
+        }
+        let every = self.settings.sample_every;
+        if every > 0 && done.is_multiple_of(every) && !last {
+            (self.sample)(done)?;
+        }
+        Ok(())
+    }
+
+    /// The mean loss of the held-out samples.
+    pub fn evaluate(&self, step: usize) -> Result<()> {
+        let (mut loss, mut targets) = (0.0, 0);
+        for number in 0..self.eval.len() {
+            let batch = Batch::new(self.eval, &[number])?;
+            let ctx = Ctx::infer(batch.rows.clone());
+            loss += sum(&self.model.losses(&batch.ids, &batch.targets, &ctx)?)?;
+            targets += batch.target_count;
+        }
+        let loss = loss / targets as f64;
+        let perplexity = loss.exp();
+        self.listener.event(&Event::Eval {
+            step,
+            loss,
+            perplexity,
+        });
+        Ok(())
+    }
+
+    fn warn_skipped(&self, step: usize, at: &Step) {
+        let what = if at.loss.is_finite() {
+            "gradient"
+        } else {
+            "loss"
+        };
+        let numbers = self.settings.plan.step(step - 1).concat();
+        let mut places: Vec<&str> = numbers
+            .iter()
+            .map(|&number| self.samples[number].place.as_str())
+            .collect();
+        places.dedup();
+        places.truncate(3);
+        let message = format!(
+            "step {step}: the {what} is not finite, so the step was skipped (trained on {})",
+            places.join(", ")
+        );
+        self.listener.event(&Event::Warning {
+            code: "NON_FINITE",
+            message,
+        });
+    }
+
+    /// A loss or gradient of exactly zero means that nothing is learned.
+    fn warn_zero(&self, step: usize, at: &Step) {
+        let what = match (at.loss == 0.0, at.grad_norm == 0.0) {
+            (true, _) => "loss",
+            (_, true) => "gradient",
+            _ => return,
+        };
+        let message =
+            format!("step {step}: the {what} is exactly 0, so nothing was learned from it");
+        self.listener.event(&Event::Warning {
+            code: "ZERO",
+            message,
+        });
+    }
+}
+
+/// The sum of per-token losses, in f64.
+fn sum(losses: &Tensor) -> Result<f64> {
+    Ok(losses.values()?.iter().map(|&loss| f64::from(loss)).sum())
+}

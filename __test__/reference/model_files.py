@@ -2,7 +2,7 @@
 
 tests/model_files.rs writes the same content with this project's writers and compares the bytes.
 
-Run: python __test__/reference/model_files.py
+Run: python model_files.py
 """
 
 from pathlib import Path

@@ -3,7 +3,7 @@
 The names come from tiny models that transformers builds, the translations from gguf's own table.
 Gemma's head is its embedding: gguf has no name for an `lm_head` there, so it is left out.
 
-Run: python __test__/reference/tensor_names.py
+Run: python tensor_names.py
 """
 
 import json

@@ -2,24 +2,20 @@
 //!
 //! Source: ggml-org/ggml, `docs/gguf.md`; the checks are those of GGML's own reader and a few more.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
-use std::ops::Range;
 
 use super::cursor::Cursor;
+use super::description::Description;
 use super::{Metadata, Value, align};
 use crate::bail;
 use crate::error;
 use crate::error::{Error, Result};
 use crate::format::Tensor;
-use crate::format::mapping::{self, DAMAGED};
-use crate::quant::{Format, ggml_type_name};
-use crate::shape::Shape;
+use crate::format::mapping;
 
 pub(super) const MAGIC: &[u8; 4] = b"GGUF";
 const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT: usize = 32;
-pub(super) const MAX_DIMS: u32 = 4;
 
 /// The least an entry takes in the file: key length, type and one byte; name length, axes, type and offset.
 const ENTRY_BYTES: usize = 8 + 4 + 1;
@@ -45,12 +41,12 @@ pub(super) fn read(file: &[u8], part: usize) -> Result<Header> {
     // count is true, before memory is reserved.
     let mut ahead = cursor.clone();
     for _ in 0..tensor_count {
-        Described::read(&mut ahead)?;
+        Description::read(&mut ahead)?;
     }
     let data = align(ahead.position(), alignment)?;
     let mut tensors = Vec::with_capacity(tensor_count);
     for _ in 0..tensor_count {
-        let tensor = Described::read(&mut cursor)?;
+        let tensor = Description::read(&mut cursor)?;
         tensors.push(tensor.place(file.len(), data, alignment, part)?);
     }
     Ok(Header { metadata, tensors })
@@ -124,114 +120,8 @@ pub(super) fn alignment(metadata: &Metadata) -> Result<usize> {
     }
 }
 
-/// A tensor as its entry in the header says.
-struct Described<'a> {
-    name: &'a str,
-    shape: Shape,
-    type_id: u32,
-    offset: u64,
-}
-
-impl<'a> Described<'a> {
-    fn read(cursor: &mut Cursor<'a>) -> Result<Self> {
-        let name = cursor.name("a tensor name")?;
-        let failed = |error| within(&format!("tensor {name}"), error);
-        let dims = cursor.u32().map_err(failed)?;
-        if dims > MAX_DIMS {
-            bail!(
-                BadModel,
-                "tensor {name} has {dims} axes, at most {MAX_DIMS} are allowed"
-            );
-        }
-        let mut axes = Vec::with_capacity(dims as usize);
-        for _ in 0..dims {
-            let axis = cursor.u64().map_err(failed)?;
-            axes.push(
-                usize::try_from(axis)
-                    .map_err(|_| error!(BadModel, "tensor {name} has an axis of {axis}"))?,
-            );
-        }
-        // The file names the contiguous axis first.
-        axes.reverse();
-        Ok(Described {
-            name,
-            shape: Shape::from(&axes[..]),
-            type_id: cursor.u32().map_err(failed)?,
-            offset: cursor.u64().map_err(failed)?,
-        })
-    }
-
-    /// Finds the bytes in a file of `length` bytes whose tensor data starts at `data`.
-    fn place(self, length: usize, data: usize, alignment: usize, part: usize) -> Result<Tensor> {
-        let Described {
-            name,
-            shape,
-            type_id,
-            offset,
-        } = self;
-        if !offset.is_multiple_of(alignment as u64) {
-            bail!(
-                BadModel,
-                "tensor {name} starts at {offset}, which is not a multiple of {alignment}"
-            );
-        }
-        let format = Format::from_ggml(type_id);
-        // The size of an unknown type is unknown: such a tensor is listed, never read.
-        let size = match format {
-            Some(format) => size(name, &shape, format)?,
-            None => elements(name, &shape).map(|_| 0)?,
-        };
-        let bytes = place(data, offset, size).filter(|bytes| size == 0 || bytes.end <= length);
-        let Some(bytes) = bytes else {
-            return Err(error!(
-                BadModel,
-                "tensor {name} {shape} has {size} bytes at {offset} after {data}, past the end of the file at {length}"
-            )
-            .hint(DAMAGED));
-        };
-        let type_name = match ggml_type_name(type_id) {
-            Some(name) => Cow::Borrowed(name),
-            None => Cow::Owned(format!("number {type_id}")),
-        };
-        Ok(Tensor::new(name, shape, type_name, format, part, bytes))
-    }
-}
-
-fn place(data: usize, offset: u64, size: usize) -> Option<Range<usize>> {
-    let start = data.checked_add(usize::try_from(offset).ok()?)?;
-    Some(start..start.checked_add(size)?)
-}
-
-fn elements(name: &str, shape: &Shape) -> Result<usize> {
-    let product = shape
-        .iter()
-        .try_fold(1usize, |n, &axis| n.checked_mul(axis));
-    product.ok_or_else(|| {
-        error!(
-            BadModel,
-            "tensor {name} {shape} has more elements than memory has addresses"
-        )
-    })
-}
-
-/// Bytes of a whole tensor.
-fn size(name: &str, shape: &Shape, format: Format) -> Result<usize> {
-    let block = format.block_elements();
-    if !shape.last().is_multiple_of(block) {
-        bail!(
-            BadModel,
-            "tensor {name} {shape}: rows of {} are not a whole number of {} blocks of {block}",
-            shape.last(),
-            format.name()
-        );
-    }
-    let blocks = elements(name, shape)? / block;
-    let size = blocks.checked_mul(format.block_bytes());
-    size.ok_or_else(|| error!(BadModel, "tensor {name} {shape} is larger than memory"))
-}
-
 /// Says which entry of the header an error is about.
-fn within(what: &str, mut error: Error) -> Error {
+pub(super) fn within(what: &str, mut error: Error) -> Error {
     error.message = format!("{what}: {}", error.message);
     error
 }
@@ -397,13 +287,15 @@ mod tests {
 
     #[test]
     fn tensors_of_unknown_types_are_listed() {
-        let file = file(
+        let listed = file(
             &[("a", &[8], 35, 0), ("b", &[8], 999, 32), ("c", &[], 0, 64)],
             68,
         );
-        let tensors = read(&file, 0).unwrap().tensors;
+        let tensors = read(&listed, 0).unwrap().tensors;
         assert_eq!((&*tensors[0].type_name, tensors[0].format), ("TQ2_0", None));
         assert_eq!(tensors[1].type_name, "number 999");
         assert_eq!(tensors[2].bytes(), Some(4));
+        let outside = file(&[("a", &[8], 35, 256)], 64);
+        assert_refused(&outside, "past the end of the file");
     }
 }

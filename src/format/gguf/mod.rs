@@ -3,6 +3,7 @@
 //! Source: ggml-org/ggml, `docs/gguf.md`, versions 2 and 3.
 
 mod cursor;
+mod description;
 mod header;
 mod split;
 mod value;

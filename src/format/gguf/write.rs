@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::header::{MAGIC, MAX_DIMS, alignment};
+use super::description::MAX_DIMS;
+use super::header::{MAGIC, alignment};
 use super::{Array, Metadata, Value, align};
 use crate::bail;
 use crate::error::Result;

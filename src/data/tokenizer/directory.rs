@@ -221,3 +221,149 @@ fn text(path: &Path) -> Result<Option<String>> {
         Err(cause) => Err(Error::file("read", path, &cause)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A copy of a fixture whose two files went through `edit`.
+    fn edited(name: &str, edit: impl FnOnce(&mut Value, &mut Value)) -> TempDir {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let source = root.join("__test__/fixtures/tokenizers").join(name);
+        let read = |file: &str| -> Value {
+            serde_json::from_slice(&fs::read(source.join(file)).unwrap()).unwrap()
+        };
+        let mut tokenizer = read("tokenizer.json");
+        let mut settings = read("tokenizer_config.json");
+        edit(&mut tokenizer, &mut settings);
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+        let path = folder.path().join("tokenizer_config.json");
+        fs::write(path, settings.to_string()).unwrap();
+        folder
+    }
+
+    fn load(folder: &TempDir) -> Tokenizer {
+        Tokenizer::from_dir(folder.path()).unwrap()
+    }
+
+    fn document(folder: &TempDir) -> Vec<u32> {
+        load(folder).encode_document("").unwrap()
+    }
+
+    #[test]
+    fn bos_is_where_the_settings_put_it() {
+        let said = |flag: Value| edited("llama2", |_, settings| settings["add_bos_token"] = flag);
+        assert_eq!(document(&said(true.into())), [1]);
+        assert!(document(&said(false.into())).is_empty());
+        // Older files do not have the key; the post-processor then knows, and the class without one.
+        assert_eq!(document(&said(Value::Null)), [1]);
+        let class = |class: &str| {
+            edited("llama2", |tokenizer, settings| {
+                settings["add_bos_token"] = Value::Null;
+                settings["tokenizer_class"] = class.into();
+                tokenizer["post_processor"] = Value::Null;
+            })
+        };
+        assert_eq!(document(&class("LlamaTokenizerFast")), [1]);
+        assert!(document(&class("PreTrainedTokenizerFast")).is_empty());
+    }
+
+    #[test]
+    fn eos_of_the_post_processor_is_left_to_the_caller() {
+        let folder = edited("llama2", |tokenizer, settings| {
+            settings["add_bos_token"] = Value::Null;
+            let eos = serde_json::json!({"SpecialToken": {"id": "</s>", "type_id": 0}});
+            let post = &mut tokenizer["post_processor"];
+            post["single"].as_array_mut().unwrap().push(eos);
+            post["special_tokens"]["</s>"] =
+                serde_json::json!({"id": "</s>", "ids": [2], "tokens": ["</s>"]});
+        });
+        let tokenizer = load(&folder);
+        let mut expected = vec![1];
+        expected.extend(tokenizer.encode("the end").unwrap());
+        assert_eq!(tokenizer.encode_document("the end").unwrap(), expected);
+    }
+
+    #[test]
+    fn names_of_specials_go_before_ids_of_the_model() {
+        let folder = edited("qwen2", |_, settings| {
+            settings.as_object_mut().unwrap().remove("eos_token");
+        });
+        let ids = r#"{"bos_token_id": 3, "eos_token_id": [7, 9]}"#;
+        fs::write(folder.path().join("config.json"), ids).unwrap();
+        let tokenizer = load(&folder);
+        assert_eq!(tokenizer.bos(), None, "null in tokenizer_config.json");
+        assert_eq!(tokenizer.eos(), Some(7), "absent there");
+    }
+
+    #[test]
+    fn added_tokens_of_the_settings_replace_those_of_tokenizer_json() {
+        let mark = |strip: bool| {
+            serde_json::json!({"900": {"content": "<mark>", "lstrip": false, "rstrip": strip,
+                "single_word": false, "normalized": false, "special": true}})
+        };
+        let with = |strip| {
+            load(&edited("llama2", |_, settings| {
+                settings["added_tokens_decoder"] = mark(strip);
+            }))
+        };
+        assert_eq!(with(false).id("<mark>"), Some(900));
+        let space = with(false).encode("<mark> ").unwrap();
+        assert_eq!(with(true).encode("<mark> ").unwrap(), [900]);
+        assert!(space.len() > 1);
+    }
+
+    #[test]
+    fn truncation_of_tokenizer_json_is_off() {
+        let folder = edited("gpt2", |tokenizer, _| {
+            tokenizer["truncation"] = serde_json::json!({"direction": "Right", "max_length": 4,
+                "strategy": "LongestFirst", "stride": 0});
+        });
+        assert!(load(&folder).encode(&"x ".repeat(100)).unwrap().len() > 4);
+    }
+
+    #[test]
+    fn named_templates_and_template_files_are_found() {
+        let folder = edited("gpt2", |_, settings| {
+            settings["chat_template"] = serde_json::json!([
+                {"name": "tool_use", "template": "a"}, {"name": "default", "template": "b"}]);
+        });
+        assert_eq!(load(&folder).chat_template(), Some("b"));
+        fs::write(folder.path().join("chat_template.jinja"), "c").unwrap();
+        assert_eq!(load(&folder).chat_template(), Some("c"));
+    }
+
+    #[test]
+    fn a_directory_without_tokenizer_json_says_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Tokenizer::from_dir(folder.path()).err().unwrap();
+        assert_eq!(error.code, Code::NotFound);
+        fs::write(folder.path().join("tokenizer.model"), "").unwrap();
+        let error = Tokenizer::from_dir(folder.path()).err().unwrap();
+        assert!(error.message.contains("tokenizer.model"), "{error}");
+        assert!(error.hint.unwrap().contains("save_pretrained"));
+    }
+
+    #[test]
+    fn broken_files_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokenizer.json");
+        let longer = r#"{"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0, "b": 1},
+            "merges": [["a", "b"]]}}"#;
+        for content in ["", "{}", "[1, 2]", r#"{"model": {"type": "BPE"}}"#, longer] {
+            fs::write(&path, content).unwrap();
+            let error = Tokenizer::from_dir(folder.path()).err().unwrap();
+            assert_eq!(error.code, Code::BadModel, "{content}");
+            assert!(error.message.contains("tokenizer.json"), "{error}");
+        }
+        let folder = edited("gpt2", |_, _| ());
+        fs::write(folder.path().join("tokenizer_config.json"), "[]").unwrap();
+        let error = Tokenizer::from_dir(folder.path()).err().unwrap();
+        assert_eq!(error.code, Code::BadModel);
+    }
+}

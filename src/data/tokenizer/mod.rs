@@ -92,3 +92,144 @@ fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> std::result::Resu
         Err(_) => Err("the tokenizer's own tables contradict each other".to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::format::gguf::GgufFile;
+
+    /// Made by `__test__/reference/tokenizer_families.py` with Python `tokenizers`.
+    const FAMILIES: [&str; 10] = [
+        "gpt2", "smollm", "llama3", "qwen2", "tekken", "phi4mini", "llama2", "phi3", "gemma2",
+        "gemma3",
+    ];
+
+    #[derive(serde::Deserialize)]
+    struct Expected {
+        vocab_size: usize,
+        /// Ids of the first line with what the post-processor adds.
+        document: Vec<u32>,
+        /// Lines that do not come back as they went in.
+        decoded: std::collections::HashMap<usize, String>,
+        ids: Vec<Vec<u32>>,
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        root.join("__test__/fixtures/tokenizers").join(name)
+    }
+
+    fn json<T: serde::de::DeserializeOwned>(path: &Path) -> T {
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    pub(super) fn torture() -> Vec<String> {
+        json(&folder("torture.json"))
+    }
+
+    fn from_gguf(path: &Path) -> Tokenizer {
+        Tokenizer::from_gguf(GgufFile::open(path).unwrap().metadata()).unwrap()
+    }
+
+    fn check(tokenizer: &Tokenizer, expected: &Expected, name: &str) {
+        for (i, line) in torture().iter().enumerate() {
+            let ids = tokenizer.encode(line).unwrap();
+            assert_eq!(ids, expected.ids[i], "{name} line {i}: {line:?}");
+            let text = tokenizer.decode(&ids).unwrap();
+            let wanted = expected.decoded.get(&i).unwrap_or(line);
+            assert_eq!(&text, wanted, "{name} line {i} decoded");
+        }
+        let document = tokenizer.encode_document(&torture()[0]).unwrap();
+        assert_eq!(document, expected.document, "{name} document");
+    }
+
+    #[test]
+    fn tokenizer_json_gives_the_ids_of_hugging_face() {
+        for name in FAMILIES {
+            let tokenizer = Tokenizer::from_dir(&folder(name)).unwrap();
+            let expected: Expected = json(&folder(name).join("expected.json"));
+            check(&tokenizer, &expected, name);
+            assert_eq!(tokenizer.vocab_size(), expected.vocab_size, "{name}");
+        }
+    }
+
+    #[test]
+    fn gguf_metadata_gives_the_ids_of_hugging_face() {
+        for name in FAMILIES {
+            let tokenizer = from_gguf(&folder(name).join("model.gguf"));
+            let expected: Expected = json(&folder(name).join("expected.json"));
+            check(&tokenizer, &expected, name);
+            assert!(tokenizer.vocab_size() >= expected.vocab_size, "{name}");
+            let directory = Tokenizer::from_dir(&folder(name)).unwrap();
+            assert_eq!(tokenizer.eos(), directory.eos(), "{name}");
+            // llama.cpp's default for byte-level files that name none is 11.
+            assert_eq!(tokenizer.bos(), directory.bos().or(Some(11)), "{name}");
+            assert_eq!(tokenizer.chat_template(), directory.chat_template());
+        }
+    }
+
+    #[test]
+    fn the_content_has_one_hash_and_the_template_another() {
+        let path = folder("llama3").join("model.gguf");
+        let file = GgufFile::open(&path).unwrap();
+        let hash = |metadata: &crate::format::gguf::Metadata| -> String {
+            Tokenizer::from_gguf(metadata).unwrap().sha256().to_string()
+        };
+        let original = hash(file.metadata());
+        let mut changed = file.metadata().clone();
+        let text = crate::format::gguf::Value::String("{{ messages }}".into());
+        changed.set("tokenizer.chat_template", text);
+        assert_eq!(hash(&changed), original);
+        let no = crate::format::gguf::Value::Bool(false);
+        changed.set("tokenizer.ggml.add_bos_token", no);
+        assert_ne!(hash(&changed), original);
+        let template = Tokenizer::from_gguf(&changed).unwrap();
+        assert_eq!(
+            template.chat_template_sha256(),
+            Some(digest::bytes(b"{{ messages }}"))
+        );
+        let directory = Tokenizer::from_dir(&folder("llama3")).unwrap();
+        let file = folder("llama3").join("tokenizer.json");
+        assert_eq!(directory.sha256(), digest::file(&file).unwrap());
+    }
+
+    #[test]
+    fn ids_outside_the_vocabulary_decode_to_nothing() {
+        let tokenizer = Tokenizer::from_dir(&folder("smollm")).unwrap();
+        assert_eq!(tokenizer.decode(&[u32::MAX, 1_000_000]).unwrap(), "");
+        assert_eq!(tokenizer.id("<|im_end|>"), tokenizer.eos());
+        assert_eq!(tokenizer.id("<|no_such_token|>"), None);
+    }
+
+    /// The GGUF comes from `__test__/reference/fetch-smollm2.sh`, the ids from ../shared/parity/smollm2.
+    #[test]
+    fn smollm2_tokenizes_the_gpl_like_peft_saw_it() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let model = root.join("target/parity/SmolLM2-135M-Instruct.Q4_1.gguf");
+        let golden = root.join("../shared/parity/smollm2/expected.json");
+        let text = Path::new("/usr/share/common-licenses/GPL-3");
+        for (path, remedy) in [
+            (model.as_path(), "run __test__/reference/fetch-smollm2.sh"),
+            (&golden, "the shared folder is not beside the repository"),
+            (text, "install Debian's base-files"),
+        ] {
+            if !path.exists() {
+                let strict = std::env::var("AMV_TEST_STRICT").is_ok_and(|value| value == "1");
+                assert!(!strict, "{} is missing: {remedy}", path.display());
+                eprintln!("skipped: {} is missing: {remedy}", path.display());
+                return;
+            }
+        }
+        let text = std::fs::read_to_string(text).unwrap();
+        let golden: serde_json::Value = json(&golden);
+        let ids: Vec<u32> = serde_json::from_value(golden["ids"].clone()).unwrap();
+        let tokenizer = from_gguf(&model);
+        assert_eq!(tokenizer.encode(&text).unwrap(), ids);
+        assert_eq!(tokenizer.encode_document(&text).unwrap(), ids);
+        assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+        assert_eq!((tokenizer.bos(), tokenizer.eos()), (Some(1), Some(2)));
+        assert_eq!(tokenizer.vocab_size(), 49152);
+    }
+}

@@ -83,3 +83,40 @@ fn spanned(model: &BPE) -> Option<BTreeSet<char>> {
     }
     Some(left)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_give_the_ids_of_the_whole_text() {
+        let torture = super::super::tests::torture().join(" ") + &"x ".repeat(500);
+        for name in ["llama2", "phi3", "gemma2", "gemma3"] {
+            let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+            let path = root.join("__test__/fixtures/tokenizers").join(name);
+            let whole = tokenizers::Tokenizer::from_file(path.join("tokenizer.json")).unwrap();
+            let mut words = whole.clone();
+            split(&mut words).unwrap();
+            let encode = |tokenizer: &tokenizers::Tokenizer| {
+                let encoding = tokenizer.encode_fast(torture.as_str(), false).unwrap();
+                encoding.get_ids().to_vec()
+            };
+            assert_eq!(encode(&words), encode(&whole), "{name}");
+            let pieces = format!("{:?}", words.get_pre_tokenizer());
+            assert!(pieces.contains("▁+"), "{name} is not cut: {pieces}");
+        }
+    }
+
+    #[test]
+    fn byte_level_tokenizers_stay_as_they_are() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let path = root.join("__test__/fixtures/tokenizers/llama3/tokenizer.json");
+        let original = tokenizers::Tokenizer::from_file(path).unwrap();
+        let mut tokenizer = original.clone();
+        split(&mut tokenizer).unwrap();
+        let steps = |tokenizer: &tokenizers::Tokenizer| {
+            serde_json::to_string(&tokenizer.get_pre_tokenizer()).unwrap()
+        };
+        assert_eq!(steps(&tokenizer), steps(&original));
+    }
+}

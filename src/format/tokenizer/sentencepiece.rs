@@ -13,7 +13,7 @@ use tokenizers::decoders::sequence::Sequence as Decoders;
 use tokenizers::decoders::strip::Strip;
 use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::{Prepend, Replace, Sequence as Normalizers};
-use tokenizers::{AddedToken, NormalizerWrapper, Tokenizer};
+use tokenizers::{NormalizerWrapper, Tokenizer};
 
 use super::byte_level::unusable;
 use super::vocabulary::{Kind, Vocabulary};
@@ -29,13 +29,10 @@ pub fn build(
     vocabulary: &Vocabulary,
     unknown: Option<u32>,
 ) -> Result<Tokenizer> {
-    let architecture = metadata
-        .string("general.architecture")
-        .unwrap_or_default()
-        .to_string();
+    let architecture = metadata.string("general.architecture").unwrap_or_default();
     let pieces = Pieces::read(metadata, vocabulary, architecture.starts_with("gemma"))?;
     let mut builder = BPE::builder()
-        .vocab_and_merges(pieces.vocab(), pieces.merges(ties(&architecture)))
+        .vocab_and_merges(pieces.vocab(), pieces.merges(ties(architecture)))
         .fuse_unk(true)
         .byte_fallback(true);
     if let Some(id) = unknown {
@@ -51,10 +48,11 @@ pub fn build(
         .with_normalizer(Some(normalizer(prefix)?))
         .map_err(|cause| unusable(&*cause))?
         .with_decoder(Some(decoder(prefix)?));
+    let phi3 = is_phi3(metadata);
     let added = vocabulary.added().into_iter().map(|mut token| {
         token.content = spaces_back(&token.content);
-        let strips = architecture == "phi3" && strips_right(&token);
-        token.rstrip(strips)
+        let keeps = ["<unk>", "<s>", "<|endoftext|>"].contains(&&*token.content);
+        token.rstrip(phi3 && !keeps)
     });
     tokenizer
         .add_tokens(added)
@@ -62,10 +60,14 @@ pub fn build(
     Ok(tokenizer)
 }
 
-/// Phi-3 drops white space after its chat marks and after `</s>`. The file cannot say so; llama.cpp knows it by name as well.
-fn strips_right(token: &AddedToken) -> bool {
-    let keeps = ["<unk>", "<s>", "<|endoftext|>"];
-    (token.special || token.content == "</s>") && !keeps.contains(&&*token.content)
+/// Phi-3 drops white space after its chat marks and `</s>`. No key says so: llama.cpp knows it by the model's name,
+/// and every SentencePiece model of the architecture does it.
+fn is_phi3(metadata: &Metadata) -> bool {
+    let name = metadata.string("general.name").unwrap_or_default();
+    let name = name.to_lowercase();
+    metadata.string("general.architecture") == Some("phi3")
+        || name.contains("phi-3")
+        || name.contains("phi3")
 }
 
 /// Converters write a user-defined run of `▁` as spaces; Hugging Face knows it as `▁` again.

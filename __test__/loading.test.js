@@ -71,7 +71,7 @@ describe("an addon that does not load", () => {
     assert.match(message, /win32-x64/);
     assert.match(
       hint,
-      /no prebuilt addon for win32-x64.*rustup.*npm run build/,
+      /no prebuilt addon for win32-x64.*npm run build.*rustup/,
     );
   });
 

@@ -9,6 +9,8 @@ const { AmvTrainError } = require("./errors.js");
 const { currentPlatform } = require("./platform.js");
 
 const ROOT = path.join(__dirname, "..");
+const RUST =
+  process.platform === "android" ? "`pkg install rust`" : "https://rustup.rs";
 
 /** The addon, or an `AmvTrainError` that lists what was looked for and the command that helps. */
 function loadNative() {
@@ -49,15 +51,14 @@ function loadError(platform, tried) {
 }
 
 function hint(platform) {
-  const rust =
-    process.platform === "android"
-      ? "pkg install rust"
-      : "install Rust from https://rustup.rs";
-  const build = `${rust}, then run \`npm run build\` in ${ROOT}`;
+  const build = `run \`npm run build\` in ${ROOT}; it needs Rust: ${RUST}`;
+  const inClone = !ROOT.split(path.sep).includes("node_modules");
+  if (inClone) return build;
   if (!platform.platformPackage) {
     return `there is no prebuilt addon for ${platform.name}; ${build}`;
   }
-  return `run \`npm install ${platform.platformPackage}@${version}\`, or build it: ${build}`;
+  const install = `npm install ${platform.platformPackage}@${version}`;
+  return `run \`${install}\`, or build it: ${build}`;
 }
 
 module.exports = { loadNative };

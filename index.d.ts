@@ -359,7 +359,10 @@ export interface SaveEvent {
 export interface SampleEvent {
   type: "sample";
   step: number;
+  /** When it was written, seen from the training. */
+  moment: "before" | "during" | "after";
   prompt: string;
+  /** What the model wrote after the prompt. */
   text: string;
 }
 

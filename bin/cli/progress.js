@@ -158,12 +158,17 @@ class Progress {
       case "save":
         return `saved ${printable(event.path)} at step ${event.step}`;
       case "sample":
-        return `${styled(this.#stream, "bold", `sample at step ${event.step}:`)} ${sampleText(event)}`;
+        return `${styled(this.#stream, "bold", sampleLabel(event))} ${sampleText(event)}`;
     }
   }
 }
 
-function sampleText({ prompt = "", text }) {
+function sampleLabel({ moment, step }) {
+  const when = moment === "during" ? `at step ${step}` : `${moment} training`;
+  return `the model writes, ${when}:`;
+}
+
+function sampleText({ prompt, text }) {
   const whole = printable(`${prompt}${text}`).trim();
   const cut =
     whole.length > LONGEST_SAMPLE

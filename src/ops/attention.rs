@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::backend::cpu::{View, matmul};
+use crate::backend::cpu::{View, exp, matmul, max, replace_and_sum, tanh};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
@@ -126,7 +126,7 @@ impl Attention {
         if let Some(cap) = self.soft_cap {
             scores
                 .iter_mut()
-                .for_each(|score| *score = cap * (*score / cap).tanh());
+                .for_each(|score| *score = cap * tanh(*score / cap));
         }
     }
 }
@@ -231,12 +231,11 @@ fn softmax(row: &mut [f32], seen: Range<usize>) -> f32 {
     row[..seen.start].fill(0.0);
     row[seen.end..].fill(0.0);
     let row = &mut row[seen];
-    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0;
-    for score in row.iter_mut() {
-        *score = (*score - max).exp();
-        sum += *score;
-    }
+    let max = max(row);
+    let sum = replace_and_sum(row, |score| {
+        let p = exp(score - max);
+        (p, p)
+    });
     row.iter_mut().for_each(|p| *p /= sum);
     max + sum.ln()
 }

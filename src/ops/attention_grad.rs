@@ -2,9 +2,11 @@
 //!   P = exp(S − L),  dV = Pᵀ·dO,  dP = dO·Vᵀ,  dS = P·(dP − rowsum(dO·O)),  dQ = scale·dS·K,  dK = scale·dSᵀ·Q.
 //! Dao 2023, arXiv:2307.08691, algorithm 2.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
-use crate::backend::cpu::{View, matmul};
+use crate::backend::cpu::{View, dot, exp, matmul};
 use crate::error::Result;
 use crate::ops::attention::{Attention, Sizes};
 use crate::tensor::Tensor;
@@ -143,17 +145,17 @@ impl Attention {
         &self,
         p: &mut [f32],
         dp: &mut [f32],
-        own: std::ops::Range<usize>,
+        own: Range<usize>,
         log_sum: f32,
         along: f32,
     ) {
-        for (column, (p, dp)) in p.iter_mut().zip(dp.iter_mut()).enumerate() {
-            if !own.contains(&column) {
-                (*p, *dp) = (0.0, 0.0);
-                continue;
-            }
+        for row in [&mut *p, &mut *dp] {
+            row[..own.start].fill(0.0);
+            row[own.end..].fill(0.0);
+        }
+        for (p, dp) in p[own.clone()].iter_mut().zip(&mut dp[own]) {
             let slope = self.soft_cap.map_or(1.0, |cap| 1.0 - (*p / cap).powi(2));
-            *p = (*p - log_sum).exp();
+            *p = exp(*p - log_sum);
             *dp = *p * (*dp - along) * slope;
         }
     }
@@ -173,8 +175,7 @@ impl Operands<'_> {
     /// rowsum(dO·O) of one query of one head.
     fn along(&self, sizes: &Sizes, time: usize, head: usize) -> f32 {
         let at = (time * sizes.heads + head) * sizes.dim;
-        let (dy, y) = (&self.dy[at..at + sizes.dim], &self.y[at..at + sizes.dim]);
-        dy.iter().zip(y).map(|(dy, y)| dy * y).sum()
+        dot(&self.dy[at..at + sizes.dim], &self.y[at..at + sizes.dim])
     }
 }
 

@@ -1,6 +1,6 @@
 //! −log softmax(logits)[target] for every row: the loss where the logits are at hand (a head with an adapter).
 
-use crate::backend::cpu::for_rows;
+use crate::backend::cpu::{exp, for_items, for_rows, max, sum_of};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
@@ -43,8 +43,8 @@ pub(super) fn check_targets(name: &str, rows: usize, vocab: usize, targets: &Ten
 
 /// log Σ exp(row)
 fn log_sum_exp(row: &[f32]) -> f32 {
-    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    max + row.iter().map(|z| (z - max).exp()).sum::<f32>().ln()
+    let max = max(row);
+    max + sum_of(row, |z| exp(z - max)).ln()
 }
 
 impl Op for CrossEntropy {
@@ -60,12 +60,12 @@ impl Op for CrossEntropy {
 
     fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
         let (logits, targets, vocab) = (x[0].values()?, x[1].ids()?, x[0].shape().last());
-        for (row, (loss, &target)) in y.iter_mut().zip(targets).enumerate() {
-            if target != IGNORED {
-                let row = &logits[row * vocab..(row + 1) * vocab];
-                *loss = log_sum_exp(row) - row[target as usize];
+        for_items(y, vocab, |row, loss| {
+            if targets[row] != IGNORED {
+                let logits = &logits[row * vocab..(row + 1) * vocab];
+                *loss = log_sum_exp(logits) - logits[targets[row] as usize];
             }
-        }
+        });
         Ok(None)
     }
 
@@ -88,7 +88,7 @@ impl Op for CrossEntropy {
             let logits = &logits[row * vocab..(row + 1) * vocab];
             let log_sum = log_sum_exp(logits);
             for (dx, z) in dx.iter_mut().zip(logits) {
-                *dx = dy[row] * (z - log_sum).exp();
+                *dx = dy[row] * exp(z - log_sum);
             }
             dx[targets[row] as usize] -= dy[row];
         });

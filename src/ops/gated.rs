@@ -1,6 +1,6 @@
 //! y = act(gate) · up: the gated activation of a feed-forward layer. Shazeer 2020, arXiv:2002.05202.
 
-use crate::backend::cpu::for_rows;
+use crate::backend::cpu::{exp, for_rows};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
@@ -16,23 +16,21 @@ pub enum Activation {
 
 impl Activation {
     /// The value at `x` and the slope there.
+    ///
+    /// Both are x·s(u) with the sigmoid s, whose slope is s·(1 − s); for GELU because (1 + tanh(v))/2 = s(2v).
+    #[inline(always)]
     fn value_and_slope(self, x: f32) -> (f32, f32) {
-        match self {
-            Activation::Silu => {
-                let s = 1.0 / (1.0 + (-x).exp());
-                (x * s, s * (1.0 + x * (1.0 - s)))
-            }
-            Activation::GeluTanh => {
-                const ROOT: f32 = 0.797_884_6; // √(2/π)
-                const CUBE: f32 = 0.044_715;
-                let t = (ROOT * (x + CUBE * x * x * x)).tanh();
-                let inner = ROOT * (1.0 + 3.0 * CUBE * x * x);
-                (
-                    0.5 * x * (1.0 + t),
-                    0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner,
-                )
-            }
-        }
+        const TWO_ROOT: f32 = 1.595_769_1; // 2·√(2/π)
+        const CUBE: f32 = 0.044_715;
+        let (u, du) = match self {
+            Activation::Silu => (x, 1.0),
+            Activation::GeluTanh => (
+                TWO_ROOT * (x + CUBE * x * x * x),
+                TWO_ROOT * (1.0 + 3.0 * CUBE * x * x),
+            ),
+        };
+        let s = 1.0 / (1.0 + exp(-u));
+        (x * s, s * (1.0 + x * (1.0 - s) * du))
     }
 }
 

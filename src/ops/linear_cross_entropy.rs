@@ -2,7 +2,7 @@
 //! Per row, with z = cap·tanh(x·w/cap) or x·w:  loss = log Σ exp(z) − z[target].
 //! Saved for the gradient: dx of a unit dy, Σ_v (p_v − onehot_v)·z'_v·W_v, rescaled whenever m grows.
 
-use crate::backend::cpu::{View, for_items, for_rows, matmul};
+use crate::backend::cpu::{View, exp, for_items, for_rows, matmul, max, replace_and_sum, tanh};
 use crate::bail;
 use crate::error::Result;
 use crate::ops::cross_entropy::{IGNORED, check_targets};
@@ -61,13 +61,10 @@ struct Running {
 impl LinearCrossEntropy {
     /// Takes a slice of logits in: updates the state and turns the logits into exp(z − max)·z'.
     fn take_in(&self, state: &mut Running, logits: &mut [f32], target: Option<usize>) {
-        let mut max = state.max;
-        for z in logits.iter_mut() {
-            if let Some(cap) = self.soft_cap {
-                *z = cap * (*z / cap).tanh();
-            }
-            max = max.max(*z);
+        if let Some(cap) = self.soft_cap {
+            logits.iter_mut().for_each(|z| *z = cap * tanh(*z / cap));
         }
+        let max = state.max.max(max(logits));
         let slope = |z: f32| self.soft_cap.map_or(1.0, |cap| 1.0 - (z / cap).powi(2));
         if let Some(column) = target {
             state.target = logits[column];
@@ -75,12 +72,10 @@ impl LinearCrossEntropy {
         }
         state.shrink = (state.max - max).exp();
         state.max = max;
-        let mut sum = 0.0;
-        for z in logits.iter_mut() {
-            let e = (*z - max).exp();
-            sum += e;
-            *z = e * slope(*z);
-        }
+        let sum = replace_and_sum(logits, |z| {
+            let e = exp(z - max);
+            (e * slope(z), e)
+        });
         state.sum = state.sum * state.shrink + sum;
     }
 }

@@ -1,6 +1,6 @@
 //! y = x / rms(x) · w along the last axis, rms(x) = √(mean(x²) + eps). Zhang and Sennrich 2019, arXiv:1910.07467.
 
-use crate::backend::cpu::for_rows;
+use crate::backend::cpu::{dot, for_rows};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
@@ -21,8 +21,7 @@ impl Tensor {
 impl RmsNorm {
     /// 1 / rms of a row.
     fn inverse_rms(&self, x: &[f32]) -> f32 {
-        let squares: f32 = x.iter().map(|x| x * x).sum();
-        1.0 / (squares / x.len() as f32 + self.eps).sqrt()
+        1.0 / (dot(x, x) / x.len() as f32 + self.eps).sqrt()
     }
 }
 

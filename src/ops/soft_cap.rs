@@ -1,6 +1,6 @@
 //! y = cap · tanh(x / cap): keeps values inside ±cap (Gemma 2, arXiv:2408.00118, section 2).
 
-use crate::backend::cpu::for_rows;
+use crate::backend::cpu::{for_rows, tanh};
 use crate::error::Result;
 use crate::shape::Shape;
 use crate::tensor::{Op, Tensor, apply};
@@ -29,7 +29,7 @@ impl Op for SoftCap {
         let (values, len) = (x[0].values()?, x[0].shape().last());
         for_rows(y, len, |row, y| {
             for (y, x) in y.iter_mut().zip(&values[row * len..]) {
-                *y = self.cap * (x / self.cap).tanh();
+                *y = self.cap * tanh(x / self.cap);
             }
         });
         Ok(None)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::bail;
 use crate::error::Result;
 use crate::tensor::{Ctx, Grads, Node, Segment, SegmentCall, Tensor, TensorId};
 
@@ -80,6 +81,13 @@ impl Pending {
         if !tensor.tracked() {
             return Ok(());
         }
+        if gradient.shape() != tensor.shape() {
+            bail!(
+                Internal,
+                "autograd: a gradient {} of {tensor:?}",
+                gradient.shape()
+            );
+        }
         let sum = match self.0.remove(&tensor.id()) {
             Some((_, known)) => known.plus(&gradient)?,
             None => gradient,
@@ -108,5 +116,180 @@ impl Pending {
             _ => return None,
         };
         Some((index, newest.remove().1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Activation;
+    use crate::tensor::{KvCache, Random, Rows, checkpoint};
+
+    fn leaf(seed: u64, shape: [usize; 2]) -> Tensor {
+        let random = Random::new(seed);
+        let values = (0..(shape[0] * shape[1]) as u64).map(|i| random.uniform(i) - 0.5);
+        Tensor::leaf(values.collect(), shape).unwrap()
+    }
+
+    fn ctx() -> Ctx {
+        Ctx::train(Rows::of_samples(&[(0, 5)]).unwrap(), 1, 7)
+    }
+
+    fn ones(shape: [usize; 2]) -> Tensor {
+        Tensor::new(vec![1.0; shape[0] * shape[1]], shape).unwrap()
+    }
+
+    fn gradients(y: Tensor) -> Grads {
+        let mut grads = Grads::default();
+        let dy = Tensor::new(vec![1.0; y.shape().elements()], y.shape().clone()).unwrap();
+        backward(y, dy, &mut grads).unwrap();
+        grads
+    }
+
+    fn values(grads: &Grads, leaf: &Tensor) -> Vec<f32> {
+        let gradient = grads.get(leaf).expect("a gradient");
+        gradient.values().unwrap().to_vec()
+    }
+
+    /// Two outputs of two inputs and one parameter; the first output uses the parameter twice.
+    struct Layer {
+        weight: Tensor,
+    }
+
+    impl Segment for Layer {
+        fn forward(&self, x: &[Tensor], ctx: &Ctx) -> Result<Vec<Tensor>> {
+            let weight = match ctx.recording {
+                true => self.weight.clone(),
+                false => self.weight.detach(),
+            };
+            let gate = x[0].matmul_t(&weight)?;
+            let mixed = gate.gated(&x[1], Activation::Silu)?;
+            Ok(vec![mixed.matmul(&weight)?.add(&x[0])?, gate.scale(0.5)?])
+        }
+
+        fn backward(
+            &self,
+            x: &[Tensor],
+            dy: &[Option<Tensor>],
+            ctx: &Ctx,
+            grads: &mut Grads,
+        ) -> Result<Vec<Option<Tensor>>> {
+            replay(self, x, dy, ctx, grads)
+        }
+    }
+
+    /// A loss that uses the outputs of two layers on top of each other, all of them or only the first of each.
+    fn model(segments: &[Arc<dyn Segment>], x: &Tensor, run: Run, second: bool) -> Tensor {
+        let (mut hidden, mut aside) = (x.clone(), leaf(9, [5, 3]).detach());
+        for segment in segments {
+            let y = run(segment, &[hidden, aside], &ctx()).unwrap();
+            hidden = y[0].clone();
+            aside = if second { y[1].clone() } else { y[1].detach() };
+        }
+        match second {
+            true => hidden.gated(
+                &aside.matmul(&leaf(8, [3, 7]).detach()).unwrap(),
+                Activation::Silu,
+            ),
+            false => hidden.gated(&hidden, Activation::Silu),
+        }
+        .unwrap()
+    }
+
+    type Run = fn(&Arc<dyn Segment>, &[Tensor], &Ctx) -> Result<Vec<Tensor>>;
+    const PLAIN: Run = |segment, x, ctx| segment.forward(x, ctx);
+
+    #[test]
+    fn checkpointed_segments_give_the_bits_of_the_plain_graph() {
+        let weights = [leaf(1, [3, 7]), leaf(2, [3, 7])];
+        let segment = |weight: &Tensor| -> Arc<dyn Segment> {
+            Arc::new(Layer {
+                weight: weight.clone(),
+            })
+        };
+        let segments: Vec<_> = weights.iter().map(segment).collect();
+        let x = leaf(3, [5, 7]);
+        for second in [true, false] {
+            let plain = model(&segments, &x, PLAIN, second);
+            let kept = model(&segments, &x, checkpoint, second);
+            assert_eq!(plain.values().unwrap(), kept.values().unwrap());
+            let (plain, kept) = (gradients(plain), gradients(kept));
+            for leaf in [&x, &weights[0], &weights[1]] {
+                assert_eq!(values(&plain, leaf), values(&kept, leaf), "{leaf:?}");
+                assert!(values(&kept, leaf).iter().any(|v| v.abs() > 1e-3));
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_leaves_no_gradients_of_its_inputs_behind() {
+        let segment: Arc<dyn Segment> = Arc::new(Layer {
+            weight: leaf(1, [3, 7]),
+        });
+        let x = [leaf(3, [5, 7]), leaf(4, [5, 3]).detach()];
+        let dy = [Some(ones([5, 7])), None];
+        let mut grads = Grads::default();
+        let dx = segment.backward(&x, &dy, &ctx(), &mut grads).unwrap();
+        assert!(dx[0].is_some() && dx[1].is_none());
+        assert!(grads.get(&x[0]).is_none());
+    }
+
+    #[test]
+    fn without_recording_a_segment_leaves_no_history() {
+        let segment: Arc<dyn Segment> = Arc::new(Layer {
+            weight: leaf(1, [3, 7]),
+        });
+        let x = [leaf(3, [5, 7]).detach(), leaf(4, [5, 3]).detach()];
+        let y = checkpoint(&segment, &x, &ctx().without_recording()).unwrap();
+        assert!(y.iter().all(|y| !y.tracked() && y.node().is_none()));
+    }
+
+    #[test]
+    fn a_tensor_used_twice_gets_both_gradients() {
+        let x = leaf(1, [2, 3]);
+        let y = x.scale(3.0).unwrap();
+        let y = y.add(&y).unwrap().add(&x).unwrap();
+        assert_eq!(values(&gradients(y), &x), [7.0; 6]);
+    }
+
+    #[test]
+    fn gradients_of_two_passes_add_up() {
+        let x = leaf(1, [2, 3]);
+        let mut grads = Grads::default();
+        for factor in [2.0, 0.5] {
+            backward(x.scale(factor).unwrap(), ones([2, 3]), &mut grads).unwrap();
+        }
+        assert_eq!(values(&grads, &x), [2.5; 6]);
+    }
+
+    #[test]
+    fn untracked_inputs_get_none_and_reshapes_pass_it_on() {
+        let (x, fixed) = (leaf(1, [2, 3]), leaf(2, [3, 2]).detach());
+        let y = x.reshape([3, 2]).unwrap().add(&fixed).unwrap();
+        let grads = gradients(y);
+        assert_eq!(grads.get(&x).unwrap().shape()[..], [2, 3]);
+        assert!(grads.get(&fixed).is_none());
+    }
+
+    #[test]
+    fn a_gradient_of_another_shape_is_an_error() {
+        let y = leaf(1, [2, 3]).scale(2.0).unwrap();
+        let error = backward(y, ones([3, 2]), &mut Grads::default()).unwrap_err();
+        assert!(error.message.contains("[3, 2]"), "{}", error.message);
+    }
+
+    #[test]
+    fn a_cache_appends_by_layer() {
+        let cache = KvCache::default();
+        let part = |first: usize, time: usize| {
+            let values = (first * 6..(first + time) * 6).map(|i| i as f32).collect();
+            Tensor::leaf(values, [time, 2, 3]).unwrap()
+        };
+        cache.append("b", &part(9, 1), &part(9, 1)).unwrap();
+        cache.append("a", &part(0, 2), &part(5, 2)).unwrap();
+        let (k, v) = cache.append("a", &part(2, 1), &part(7, 1)).unwrap();
+        assert_eq!(k.values().unwrap(), part(0, 3).values().unwrap());
+        assert_eq!(v.values().unwrap(), part(5, 3).values().unwrap());
+        assert_eq!((k.shape()[0], k.tracked()), (3, false));
     }
 }

@@ -63,3 +63,34 @@ impl Op for Add {
         Ok(vec![wanted[0].then(|| dy.clone()), db])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{check, values};
+
+    #[test]
+    fn sums_and_their_gradients_follow_the_formula() {
+        for shape in [[1, 1], [3, 7], [2, 33], [5, 257]] {
+            for scale in [1.0, -0.75] {
+                check(
+                    &[values(shape), values(shape)],
+                    |x| x[0].add_scaled(&x[1], scale),
+                    |x| {
+                        let pairs = x[0].iter().zip(&x[1]);
+                        pairs.map(|(a, b)| a + f64::from(scale) * b).collect()
+                    },
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn different_shapes_are_refused() {
+        let (a, b) = (
+            Tensor::new(vec![0.0; 6], [2, 3]),
+            Tensor::new(vec![0.0; 6], [3, 2]),
+        );
+        assert!(a.unwrap().add(&b.unwrap()).is_err());
+    }
+}

@@ -8,11 +8,9 @@ use rayon::prelude::*;
 use crate::backend::cpu::{View, exp, matmul, max, replace_and_sum, tanh};
 use crate::bail;
 use crate::error::Result;
+use crate::ops::attention_layout::Sizes;
 use crate::shape::Shape;
 use crate::tensor::{Op, Tensor, apply};
-
-/// Queries handled together by one thread.
-const BLOCK: usize = 64;
 
 /// Which keys a query sees and how scores are shaped. Always causal: a token sees itself and what came before it.
 #[derive(Debug, Clone, Copy)]
@@ -39,71 +37,7 @@ impl Tensor {
     }
 }
 
-/// Lengths of the axes of an attention.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
-    pub time: usize,
-    pub heads: usize,
-    pub dim: usize,
-    pub keys: usize,
-    pub kv_heads: usize,
-}
-
-impl Sizes {
-    pub fn of(q: &Shape, k: &Shape) -> Sizes {
-        Sizes {
-            time: q[0],
-            heads: q[1],
-            dim: q[2],
-            keys: k[0],
-            kv_heads: k[1],
-        }
-    }
-
-    /// The key/value head that serves query head `head`.
-    pub fn kv_head(&self, head: usize) -> usize {
-        head / (self.heads / self.kv_heads)
-    }
-
-    /// Head `head` of rows from `time` on, in [time, heads, dim].
-    pub fn head<'a>(&self, values: &'a [f32], heads: usize, time: usize, head: usize) -> View<'a> {
-        View {
-            values: &values[(time * heads + head) * self.dim..],
-            row_stride: heads * self.dim,
-            column_stride: 1,
-        }
-    }
-
-    /// Blocks of queries, as ranges of time.
-    pub fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let time = self.time;
-        (0..time)
-            .step_by(BLOCK)
-            .map(move |first| first..(first + BLOCK).min(time))
-    }
-}
-
 impl Attention {
-    /// The keys query `time` sees.
-    pub(super) fn visible(&self, sizes: &Sizes, starts: &[u32], time: usize) -> Range<usize> {
-        let end = time + sizes.keys - sizes.time + 1;
-        let in_window = self.window.map_or(0, |window| end.saturating_sub(window));
-        (starts[time] as usize).max(in_window)..end
-    }
-
-    /// The keys any query of `block` sees.
-    pub(super) fn visible_to(
-        &self,
-        sizes: &Sizes,
-        starts: &[u32],
-        block: &Range<usize>,
-    ) -> Range<usize> {
-        let ranges = block.clone().map(|time| self.visible(sizes, starts, time));
-        ranges.fold(sizes.keys..0, |all, one| {
-            all.start.min(one.start)..all.end.max(one.end)
-        })
-    }
-
     /// scores[block, keys] = scale·q·kᵀ, soft-capped; no mask yet.
     pub(super) fn scores(
         &self,
@@ -142,6 +76,7 @@ impl Op for Attention {
             && k.len() == 3
             && v == k
             && q[2] == k[2]
+            && q[2] > 0
             && q[0] <= k[0]
             && k[1] > 0
             && q[1].is_multiple_of(k[1])
@@ -151,6 +86,22 @@ impl Op for Attention {
                 Internal,
                 "attention: q {q} must be [time, heads, dim], k {k} and v {v} [keys, kv_heads, dim], starts {starts} [time]"
             );
+        }
+        if self.window == Some(0) {
+            bail!(
+                Internal,
+                "attention: a window of 0 hides a token from itself"
+            );
+        }
+        let before = k[0] - q[0];
+        for (time, &start) in x[3].ids()?.iter().enumerate() {
+            if start as usize > before + time {
+                let last = before + time;
+                bail!(
+                    Internal,
+                    "attention: query {time} starts at key {start} but its own is {last}"
+                );
+            }
         }
         Ok(q.clone())
     }
@@ -238,4 +189,190 @@ fn softmax(row: &mut [f32], seen: Range<usize>) -> f32 {
     });
     row.iter_mut().for_each(|p| *p /= sum);
     max + sum.ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::attention_layout::BLOCK;
+    use crate::ops::check::{check, ids, random, scaled, values};
+
+    const PLAIN: Attention = Attention {
+        scale: 0.7,
+        window: None,
+        soft_cap: None,
+    };
+
+    /// softmax(scale·q·kᵀ + mask)·v, one query and head at a time.
+    fn formula(of: Attention, sizes: Sizes, x: &[Vec<f64>]) -> Vec<f64> {
+        let Sizes {
+            time,
+            heads,
+            dim,
+            keys,
+            kv_heads,
+        } = sizes;
+        let row = |x: &[f64], at: usize| x[at * dim..(at + 1) * dim].to_vec();
+        let mut y = Vec::new();
+        for (at, head) in (0..time).flat_map(|at| (0..heads).map(move |head| (at, head))) {
+            let own = at + keys - time;
+            let sees = |key: &usize| {
+                *key >= x[3][at] as usize && of.window.is_none_or(|window| own - key < window)
+            };
+            let kv = |key: usize| key * kv_heads + head * kv_heads / heads;
+            let seen: Vec<usize> = (0..=own).filter(sees).collect();
+            let q = row(&x[0], at * heads + head);
+            let weight = |&key: &usize| {
+                let k = row(&x[1], kv(key));
+                let score = q.iter().zip(&k).map(|(q, k)| q * k).sum::<f64>() * f64::from(of.scale);
+                let cap = |cap: f32| f64::from(cap) * (score / f64::from(cap)).tanh();
+                of.soft_cap.map_or(score, cap).exp()
+            };
+            let weights: Vec<f64> = seen.iter().map(weight).collect();
+            let total: f64 = weights.iter().sum();
+            for channel in 0..dim {
+                let v = seen.iter().map(|&key| x[2][kv(key) * dim + channel]);
+                y.push(v.zip(&weights).map(|(v, w)| v * w).sum::<f64>() / total);
+            }
+        }
+        y
+    }
+
+    fn follows(of: Attention, [time, heads, dim, keys, kv_heads]: [usize; 5], starts: &[u32]) {
+        let sizes = Sizes {
+            time,
+            heads,
+            dim,
+            keys,
+            kv_heads,
+        };
+        check(
+            &[
+                scaled([time, heads, dim], 2.0),
+                scaled([keys, kv_heads, dim], 2.0),
+                values([keys, kv_heads, dim]),
+                ids(starts),
+            ],
+            |x| x[0].attention(&x[1], &x[2], &x[3], of),
+            |x| formula(of, sizes, x),
+        );
+    }
+
+    #[test]
+    fn one_head_and_grouped_heads_follow_the_formula() {
+        follows(PLAIN, [1, 1, 1, 1, 1], &[0]);
+        follows(PLAIN, [7, 1, 3, 7, 1], &[0; 7]);
+        follows(PLAIN, [7, 6, 5, 7, 2], &[0; 7]);
+        follows(PLAIN, [9, 3, 33, 9, 3], &[0; 9]);
+    }
+
+    #[test]
+    fn several_blocks_of_queries_follow_the_formula() {
+        let time = 2 * BLOCK + 1;
+        follows(PLAIN, [time, 2, 2, time, 1], &vec![0; time]);
+    }
+
+    #[test]
+    fn windows_and_soft_caps_follow_the_formula() {
+        for window in [1, 3, 7, 100] {
+            let window = Some(window);
+            let soft_cap = None;
+            follows(
+                Attention {
+                    window,
+                    soft_cap,
+                    ..PLAIN
+                },
+                [9, 2, 3, 9, 1],
+                &[0; 9],
+            );
+        }
+        let (window, soft_cap) = (None, Some(1.5));
+        follows(
+            Attention {
+                window,
+                soft_cap,
+                ..PLAIN
+            },
+            [9, 2, 3, 9, 1],
+            &[0; 9],
+        );
+        let window = Some(5);
+        let time = BLOCK + 6;
+        let capped = Attention {
+            window,
+            soft_cap,
+            ..PLAIN
+        };
+        follows(capped, [time, 1, 2, time, 1], &vec![0; time]);
+    }
+
+    #[test]
+    fn samples_side_by_side_do_not_see_each_other() {
+        let starts = [0, 0, 0, 3, 4, 4, 4, 4, 4];
+        follows(PLAIN, [9, 4, 3, 9, 2], &starts);
+        let window = Some(2);
+        follows(Attention { window, ..PLAIN }, [9, 2, 3, 9, 1], &starts);
+        let starts: Vec<u32> = (0..70).map(|at| if at < 67 { 0 } else { 67 }).collect();
+        follows(PLAIN, [70, 1, 2, 70, 1], &starts);
+    }
+
+    #[test]
+    fn new_queries_see_the_keys_of_a_cache() {
+        follows(PLAIN, [3, 2, 5, 10, 1], &[0; 3]);
+        follows(PLAIN, [1, 4, 3, 33, 2], &[0]);
+        let window = Some(4);
+        follows(Attention { window, ..PLAIN }, [2, 2, 3, 9, 2], &[1, 8]);
+    }
+
+    #[test]
+    fn large_scores_stay_finite() {
+        let sharp = Attention {
+            scale: 1e6,
+            ..PLAIN
+        };
+        let x = random([7, 2, 3]);
+        let starts = Tensor::of_u32(vec![0; 7], [7]).unwrap();
+        let y = x.attention(&x, &x, &starts, sharp).unwrap();
+        assert!(y.values().unwrap().iter().all(|y| y.abs() <= 1.0));
+    }
+
+    #[test]
+    fn no_queries_give_no_rows_and_no_gradient() {
+        let (q, k) = (random([0, 2, 3]).tracked_leaf(), random([4, 1, 3]));
+        let starts = Tensor::of_u32(vec![], [0]).unwrap();
+        let y = q.attention(&k, &k, &starts, PLAIN).unwrap();
+        let grads = crate::ops::check::gradients(&y, &[]);
+        assert_eq!(grads.get(&q).unwrap().shape()[..], [0, 2, 3]);
+    }
+
+    #[test]
+    fn inputs_that_do_not_belong_together_are_refused() {
+        let (q, k) = (random([2, 4, 3]), random([3, 2, 3]));
+        let starts = |starts: &[u32]| Tensor::of_u32(starts.to_vec(), [starts.len()]).unwrap();
+        let good = starts(&[1, 2]);
+        assert!(q.attention(&k, &k, &good, PLAIN).is_ok());
+        for (q, k, v) in [
+            (&q, &k, &random([2, 2, 3])),
+            (&q, &random([1, 2, 3]), &random([1, 2, 3])),
+            (&q, &random([3, 3, 3]), &random([3, 3, 3])),
+            (&q, &random([3, 0, 3]), &random([3, 0, 3])),
+            (&random([2, 4, 2]), &k, &k),
+            (&random([2, 12]), &k, &k),
+        ] {
+            assert!(
+                q.attention(k, v, &good, PLAIN).is_err(),
+                "{q:?} {k:?} {v:?}"
+            );
+        }
+        for hostile in [&[2, 0][..], &[0, 3], &[0, u32::MAX], &[0], &[0, 0, 0]] {
+            assert!(
+                q.attention(&k, &k, &starts(hostile), PLAIN).is_err(),
+                "{hostile:?}"
+            );
+        }
+        let window = Some(0);
+        let blind = Attention { window, ..PLAIN };
+        assert!(q.attention(&k, &k, &good, blind).is_err());
+    }
 }

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 
 use crate::backend::cpu::{View, dot, exp, matmul};
 use crate::error::Result;
-use crate::ops::attention::{Attention, Sizes};
+use crate::ops::Attention;
+use crate::ops::attention_layout::Sizes;
 use crate::tensor::Tensor;
 
 /// What one query head contributes: dq [time, dim], and to its key/value head dk and dv [keys, dim].

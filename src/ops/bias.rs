@@ -67,3 +67,35 @@ impl Op for Bias {
         Ok(vec![wanted[0].then(|| dy.clone()), db])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{check, values};
+
+    #[test]
+    fn a_bias_and_its_gradients_follow_the_formula() {
+        for (rows, columns) in [(1, 1), (3, 7), (33, 2), (2, 257)] {
+            check(
+                &[values([rows, columns]), values([columns])],
+                |x| x[0].bias(&x[1]),
+                |x| {
+                    let rows = x[0].chunks(columns);
+                    rows.flat_map(|row| row.iter().zip(&x[1]).map(|(x, b)| x + b))
+                        .collect()
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn a_bias_of_another_width_is_refused() {
+        let x = Tensor::new(vec![0.0; 6], [2, 3]).unwrap();
+        for width in [1, 2, 6] {
+            assert!(
+                x.bias(&Tensor::new(vec![0.0; width], [width]).unwrap())
+                    .is_err()
+            );
+        }
+    }
+}

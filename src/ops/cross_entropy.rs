@@ -95,3 +95,54 @@ impl Op for CrossEntropy {
         Ok(vec![Some(Tensor::new(dx, x[0].shape().clone())?), None])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+    use crate::ops::check::{check, ids, random, scaled};
+
+    #[test]
+    fn losses_and_their_gradients_follow_the_formula() {
+        for (rows, vocab) in [(1, 1), (3, 7), (7, 33), (4, 257)] {
+            let mut targets: Vec<u32> = (0..rows).map(|row| (row * 5 % vocab) as u32).collect();
+            if rows > 1 {
+                targets[1] = IGNORED;
+            }
+            check(
+                &[scaled([rows, vocab], 4.0), ids(&targets)],
+                |x| x[0].cross_entropy(&x[1]),
+                |x| {
+                    let loss = |(row, target): (&[f64], &f64)| match *target as u32 {
+                        IGNORED => 0.0,
+                        target => {
+                            row.iter().map(|z| z.exp()).sum::<f64>().ln() - row[target as usize]
+                        }
+                    };
+                    x[0].chunks(vocab).zip(&x[1]).map(loss).collect()
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn huge_logits_stay_finite() {
+        let logits = Tensor::leaf(vec![1e4, -1e4, 0.0, -1e4, -1e4, 1e4], [2, 3]).unwrap();
+        let targets = Tensor::of_u32(vec![1, 2], [2]).unwrap();
+        let y = logits.cross_entropy(&targets).unwrap();
+        assert_eq!(y.values().unwrap(), [2e4, 0.0]);
+        let grads = crate::ops::check::gradients(&y, &[1.0, 1.0]);
+        let expected = [1.0, -1.0, 0.0, 0.0, 0.0, 0.0];
+        assert_eq!(grads.get(&logits).unwrap().values().unwrap(), expected);
+    }
+
+    #[test]
+    fn targets_outside_the_vocabulary_or_too_few_are_refused() {
+        let targets = |ids: &[u32]| Tensor::of_u32(ids.to_vec(), [ids.len()]).unwrap();
+        let error = random([2, 7]).cross_entropy(&targets(&[0, 7])).unwrap_err();
+        assert_eq!(error.code, Code::BadData);
+        assert!(random([2, 7]).cross_entropy(&targets(&[0])).is_err());
+        let none = random([0, 7]).cross_entropy(&targets(&[])).unwrap();
+        assert_eq!(none.shape()[..], [0]);
+    }
+}

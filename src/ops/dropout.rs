@@ -37,6 +37,13 @@ impl Op for Dropout {
                 "dropout: x {rows} must be [time, width], samples {samples} [time]"
             );
         }
+        if !(0.0..1.0).contains(&self.rate) {
+            bail!(
+                Usage,
+                "dropout: the rate is {}, it must be at least 0 and below 1",
+                self.rate
+            );
+        }
         Ok(rows.clone())
     }
 
@@ -67,5 +74,108 @@ impl Op for Dropout {
         dy: &Tensor,
     ) -> Result<Vec<Option<Tensor>>> {
         Ok(vec![Some(apply(*self, &[dy, &x[1], &x[2]])?), None, None])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::autograd::replay;
+    use crate::ops::check::{gradients, random};
+    use crate::tensor::{Ctx, Grads, Segment, checkpoint};
+
+    const RATE: f32 = 0.3;
+
+    fn ones(time: usize, width: usize) -> Tensor {
+        Tensor::leaf(vec![1.0; time * width], [time, width]).unwrap()
+    }
+
+    fn dropped(stream: Random, samples: &[(u32, usize)], width: usize) -> Vec<f32> {
+        let rows = Rows::of_samples(samples).unwrap();
+        let x = ones(rows.samples.shape()[0], width);
+        let y = x.dropout(RATE, stream, &rows).unwrap();
+        y.values().unwrap().to_vec()
+    }
+
+    #[test]
+    fn kept_values_grow_so_that_the_mean_stays() {
+        let y = dropped(Random::new(1), &[(0, 257)], 257);
+        let kept = y.iter().filter(|&&y| y != 0.0).count() as f32 / y.len() as f32;
+        // The share kept has a standard deviation of 0.0018.
+        assert!((kept - (1.0 - RATE)).abs() < 0.01, "kept {kept}");
+        assert!(y.iter().all(|&y| y == 0.0 || (y - 1.0 / 0.7).abs() < 1e-6));
+    }
+
+    #[test]
+    fn the_gradient_passes_through_the_same_mask() {
+        let rows = Rows::of_samples(&[(3, 7)]).unwrap();
+        let x = ones(7, 33);
+        let y = x.dropout(RATE, Random::new(2), &rows).unwrap();
+        let grads = gradients(&y, &[1.0; 7 * 33]);
+        assert_eq!(
+            grads.get(&x).unwrap().values().unwrap(),
+            y.values().unwrap()
+        );
+    }
+
+    #[test]
+    fn a_token_keeps_its_mask_wherever_its_sample_stands() {
+        let stream = Random::new(3).fork(1);
+        let (alone, packed) = (
+            dropped(stream, &[(5, 7)], 33),
+            dropped(stream, &[(4, 2), (5, 7)], 33),
+        );
+        assert_eq!(alone, packed[2 * 33..]);
+        assert_ne!(alone, dropped(stream, &[(6, 7)], 33));
+        assert_ne!(alone, dropped(Random::new(3).fork(2), &[(5, 7)], 33));
+        assert_ne!(alone[..33], alone[33..66]);
+    }
+
+    #[test]
+    fn a_rate_of_zero_changes_nothing_and_one_is_refused() {
+        let rows = Rows::of_samples(&[(0, 3)]).unwrap();
+        let x = random([3, 7]);
+        let y = x.dropout(0.0, Random::new(1), &rows).unwrap();
+        assert_eq!(y.values().unwrap(), x.values().unwrap());
+        for rate in [1.0, -0.1, f32::NAN] {
+            assert!(x.dropout(rate, Random::new(1), &rows).is_err(), "{rate}");
+        }
+        assert!(random([4, 7]).dropout(0.5, Random::new(1), &rows).is_err());
+    }
+
+    struct Layer;
+
+    impl Segment for Layer {
+        fn forward(&self, x: &[Tensor], ctx: &Ctx) -> Result<Vec<Tensor>> {
+            let stream = Random::new(ctx.seed).fork(ctx.step);
+            Ok(vec![x[0].dropout(RATE, stream, &ctx.rows)?])
+        }
+
+        fn backward(
+            &self,
+            x: &[Tensor],
+            dy: &[Option<Tensor>],
+            ctx: &Ctx,
+            grads: &mut Grads,
+        ) -> Result<Vec<Option<Tensor>>> {
+            replay(self, x, dy, ctx, grads)
+        }
+    }
+
+    #[test]
+    fn a_replayed_segment_draws_the_same_mask() {
+        let ctx = Ctx::train(Rows::of_samples(&[(0, 7)]).unwrap(), 4, 42);
+        let segment: Arc<dyn Segment> = Arc::new(Layer);
+        let x = ones(7, 33);
+        let y = checkpoint(&segment, std::slice::from_ref(&x), &ctx)
+            .unwrap()
+            .remove(0);
+        let grads = gradients(&y, &[1.0; 7 * 33]);
+        assert_eq!(
+            grads.get(&x).unwrap().values().unwrap(),
+            y.values().unwrap()
+        );
     }
 }

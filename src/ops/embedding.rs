@@ -70,3 +70,36 @@ impl Op for Embedding {
         Ok(vec![None])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+    use crate::ops::check::{check, elements, ids, weight};
+    use crate::quant::Format;
+
+    #[test]
+    fn rows_of_every_format_are_found_by_id() {
+        for format in Format::ALL {
+            let table = weight(format, 7, 256);
+            let rows = elements(&table);
+            check(
+                &[ids(&[6, 0, 3, 3])],
+                |x| x[0].embedding(&table),
+                |x| {
+                    let row = |id: &f64| &rows[*id as usize * 256..][..256];
+                    x[0].iter().flat_map(row).copied().collect()
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn an_id_outside_the_table_is_named() {
+        let table = weight(Format::F32, 7, 3);
+        let ids = Tensor::of_u32(vec![0, 7], [2]).unwrap();
+        let error = ids.embedding(&table).unwrap_err();
+        assert_eq!(error.code, Code::BadData);
+        assert!(error.message.contains("token id 7"), "{}", error.message);
+    }
+}

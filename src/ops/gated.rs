@@ -88,10 +88,11 @@ impl Op for Gated {
         let gradient = |of_gate: bool| {
             let mut dx = vec![0.0; gate.len()];
             for_rows(&mut dx, len, |row, dx| {
-                let at = row * len;
-                for (i, dx) in dx.iter_mut().enumerate() {
-                    let (value, slope) = self.activation.value_and_slope(gate[at + i]);
-                    *dx = dy[at + i] * if of_gate { up[at + i] * slope } else { value };
+                let span = row * len..(row + 1) * len;
+                let inputs = gate[span.clone()].iter().zip(&up[span.clone()]);
+                for ((dx, dy), (gate, up)) in dx.iter_mut().zip(&dy[span]).zip(inputs) {
+                    let (value, slope) = self.activation.value_and_slope(*gate);
+                    *dx = dy * if of_gate { up * slope } else { value };
                 }
             });
             Tensor::new(dx, x[0].shape().clone())
@@ -100,5 +101,50 @@ impl Op for Gated {
             wanted[0].then(|| gradient(true)).transpose()?,
             wanted[1].then(|| gradient(false)).transpose()?,
         ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{check, scaled, values};
+
+    #[test]
+    fn both_activations_and_their_gradients_follow_the_formula() {
+        for (shape, scale) in [
+            ([1, 1], 1.0),
+            ([3, 7], 3.0),
+            ([2, 33], 6.0),
+            ([5, 257], 12.0),
+        ] {
+            for activation in [Activation::Silu, Activation::GeluTanh] {
+                let act = |x: f64| match activation {
+                    Activation::Silu => x / (1.0 + (-x).exp()),
+                    Activation::GeluTanh => {
+                        let root = (2.0 / std::f64::consts::PI).sqrt();
+                        0.5 * x * (1.0 + (root * (x + 0.044715 * x.powi(3))).tanh())
+                    }
+                };
+                check(
+                    &[scaled(shape, scale), values(shape)],
+                    |x| x[0].gated(&x[1], activation),
+                    |x| x[0].iter().zip(&x[1]).map(|(g, u)| act(*g) * u).collect(),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn far_gates_are_shut_or_open() {
+        let gate = Tensor::new(vec![-1e6, -200.0, 200.0, 1e6], [4]).unwrap();
+        let up = Tensor::new(vec![1.0; 4], [4]).unwrap();
+        for activation in [Activation::Silu, Activation::GeluTanh] {
+            let y = gate.gated(&up, activation).unwrap();
+            assert_eq!(y.values().unwrap(), [0.0, 0.0, 200.0, 1e6]);
+            assert!(
+                gate.gated(&up.reshape([2, 2]).unwrap(), activation)
+                    .is_err()
+            );
+        }
     }
 }

@@ -63,7 +63,8 @@ impl Op for MatMul {
 
     fn shape(&self, x: &[&Tensor]) -> Result<Shape> {
         let ((m, k), (inner, n)) = (matrix(x[0], self.a), matrix(x[1], self.b));
-        if k != inner {
+        let plain = self.a == Side::Transposed || x[1].shape().len() == 2;
+        if k != inner || !plain {
             let (a, b) = (x[0].shape(), x[1].shape());
             bail!(Internal, "matmul: {a} ({:?}) by {b} ({:?})", self.a, self.b);
         }
@@ -105,5 +106,75 @@ impl Op for MatMul {
             wanted[0].then(da).transpose()?,
             wanted[1].then(db).transpose()?,
         ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{check, values};
+
+    /// Σ_l a(i, l)·b(l, j) for all i, j.
+    fn product(
+        (m, n, k): (usize, usize, usize),
+        a: impl Fn(usize, usize) -> f64,
+        b: impl Fn(usize, usize) -> f64,
+    ) -> Vec<f64> {
+        let at = |i: usize, j: usize| (0..k).map(|l| a(i, l) * b(l, j)).sum();
+        (0..m * n).map(|ij| at(ij / n, ij % n)).collect()
+    }
+
+    #[test]
+    fn all_three_products_and_their_gradients_follow_the_formula() {
+        for size in [(1, 1, 1), (7, 3, 5), (33, 2, 7), (2, 33, 3), (1, 7, 257)] {
+            let (m, n, k) = size;
+            check(
+                &[values([m, k]), values([k, n])],
+                |x| x[0].matmul(&x[1]),
+                |x| product(size, |i, l| x[0][i * k + l], |l, j| x[1][l * n + j]),
+            );
+            check(
+                &[values([m, k]), values([n, k])],
+                |x| x[0].matmul_t(&x[1]),
+                |x| product(size, |i, l| x[0][i * k + l], |l, j| x[1][j * k + l]),
+            );
+            check(
+                &[values([k, m]), values([k, n])],
+                |x| x[0].t_matmul(&x[1]),
+                |x| product(size, |i, l| x[0][l * m + i], |l, j| x[1][l * n + j]),
+            );
+        }
+    }
+
+    #[test]
+    fn leading_axes_are_rows() {
+        let size = (6, 5, 7);
+        check(
+            &[values([2, 3, 7]), values([5, 7])],
+            |x| {
+                let y = x[0].matmul_t(&x[1])?;
+                assert_eq!(y.shape()[..], [2, 3, 5]);
+                Ok(y)
+            },
+            |x| product(size, |i, l| x[0][i * 7 + l], |l, j| x[1][j * 7 + l]),
+        );
+    }
+
+    #[test]
+    fn lengths_that_do_not_meet_are_refused() {
+        let x = |shape: &[usize]| Tensor::new(vec![0.0; shape.iter().product()], shape).unwrap();
+        assert!(x(&[2, 3]).matmul(&x(&[2, 3])).is_err());
+        assert!(x(&[2, 3]).matmul_t(&x(&[3, 2])).is_err());
+        assert!(x(&[2, 3]).t_matmul(&x(&[3, 2])).is_err());
+        assert!(x(&[2, 3]).matmul(&x(&[3, 2, 2])).is_err());
+    }
+
+    #[test]
+    fn no_rows_give_no_rows_and_a_zero_gradient() {
+        let x = Tensor::new(vec![], [0, 3]).unwrap();
+        let w = Tensor::new(vec![1.0; 6], [2, 3]).unwrap();
+        let y = x.matmul_t(&w).unwrap();
+        assert_eq!(y.shape()[..], [0, 2]);
+        assert_eq!(y.t_matmul(&x).unwrap().values().unwrap(), [0.0; 6]);
     }
 }

@@ -3,6 +3,7 @@
 mod add;
 mod attention;
 mod attention_grad;
+mod attention_layout;
 mod bias;
 mod cross_entropy;
 mod dropout;

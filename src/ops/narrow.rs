@@ -106,3 +106,43 @@ impl Op for Widen {
         Ok(vec![Some(dy.narrow(self.start, x[0].shape().last())?)])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{check, values};
+
+    #[test]
+    fn columns_taken_out_and_put_back_follow_the_formula() {
+        for (rows, total, start, len) in
+            [(1, 1, 0, 1), (3, 7, 2, 4), (7, 33, 0, 5), (2, 257, 200, 57)]
+        {
+            check(
+                &[values([rows, total])],
+                |x| x[0].narrow(start, len),
+                |x| {
+                    let rows = x[0].chunks(total);
+                    rows.flat_map(|row| row[start..start + len].to_vec())
+                        .collect()
+                },
+            );
+            check(
+                &[values([rows, len])],
+                |x| x[0].widen(start, total),
+                |x| {
+                    let mut wide = vec![0.0; rows * total];
+                    for (wide, row) in wide.chunks_mut(total).zip(x[0].chunks(len)) {
+                        wide[start..start + len].copy_from_slice(row);
+                    }
+                    wide
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn columns_past_the_end_are_refused() {
+        let x = Tensor::new(vec![0.0; 6], [2, 3]).unwrap();
+        assert!(x.narrow(2, 2).is_err() && x.narrow(4, 0).is_err() && x.widen(1, 3).is_err());
+    }
+}

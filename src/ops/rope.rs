@@ -112,3 +112,61 @@ impl Op for Rope {
         Ok(vec![Some(apply(back, &[dy, &x[1], &x[2]])?), None, None])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{check, constants, ids, random, values};
+
+    #[test]
+    fn both_pairings_and_their_gradients_follow_the_formula() {
+        let positions = [0, 1, 7, 3, 1000];
+        // Rotary channels of dim: one pair, all, some. Frequencies for all rows, or for each.
+        for (heads, dim, half) in [(1, 2, 1), (3, 6, 3), (2, 7, 2), (2, 33, 16)] {
+            for (pairs, rows) in [
+                (Pairs::Halves, 1),
+                (Pairs::Interleaved, 1),
+                (Pairs::Halves, 5),
+            ] {
+                check(
+                    &[
+                        values([5, heads, dim]),
+                        ids(&positions),
+                        constants([rows, half]),
+                    ],
+                    |x| x[0].rope(&x[1], &x[2], pairs, 1.25),
+                    |x| {
+                        let mut y = x[0].clone();
+                        for (row, y) in y.chunks_mut(dim).enumerate() {
+                            let time = row / heads;
+                            let frequencies = &x[2][if rows > 1 { time * half } else { 0 }..];
+                            for i in 0..half {
+                                let (sin, cos) = (x[1][time] * frequencies[i]).sin_cos();
+                                let (a, b) = match pairs {
+                                    Pairs::Halves => (i, i + half),
+                                    Pairs::Interleaved => (2 * i, 2 * i + 1),
+                                };
+                                let turned = [y[a] * cos - y[b] * sin, y[a] * sin + y[b] * cos];
+                                (y[a], y[b]) = (turned[0] * 1.25, turned[1] * 1.25);
+                            }
+                        }
+                        y
+                    },
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn inputs_that_do_not_belong_together_are_refused() {
+        let positions = |time: usize| Tensor::of_u32(vec![1; time], [time]).unwrap();
+        let turn = |x: [usize; 3], time: usize, frequencies: [usize; 2]| {
+            random(x).rope(&positions(time), &random(frequencies), Pairs::Halves, 1.0)
+        };
+        assert!(turn([4, 2, 6], 4, [4, 3]).is_ok());
+        assert!(turn([0, 2, 6], 0, [1, 3]).is_ok());
+        assert!(turn([4, 2, 6], 3, [1, 3]).is_err());
+        assert!(turn([4, 2, 6], 4, [1, 4]).is_err());
+        assert!(turn([4, 2, 6], 4, [2, 3]).is_err());
+    }
+}

@@ -47,3 +47,19 @@ impl Op for Scale {
         Ok(vec![Some(dy.scale(self.factor)?)])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::check::{check, values};
+
+    #[test]
+    fn a_multiple_and_its_gradient_follow_the_formula() {
+        for shape in [[1, 1], [3, 7], [2, 33], [5, 257]] {
+            check(
+                &[values(shape)],
+                |x| x[0].scale(-2.5),
+                |x| x[0].iter().map(|x| -2.5 * x).collect(),
+            );
+        }
+    }
+}

@@ -53,3 +53,24 @@ impl Op for SoftCap {
         Ok(vec![Some(Tensor::new(dx.collect(), x[0].shape().clone())?)])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::check::{check, scaled};
+
+    #[test]
+    fn a_soft_cap_and_its_gradient_follow_the_formula() {
+        for (shape, scale) in [
+            ([1, 1], 1.0),
+            ([3, 7], 0.1),
+            ([2, 33], 5.0),
+            ([5, 257], 20.0),
+        ] {
+            check(
+                &[scaled(shape, scale)],
+                |x| x[0].soft_cap(2.5),
+                |x| x[0].iter().map(|x| 2.5 * (x / 2.5).tanh()).collect(),
+            );
+        }
+    }
+}

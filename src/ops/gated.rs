@@ -20,7 +20,7 @@ impl Activation {
     /// Both are x·s(u) with the sigmoid s, whose slope is s·(1 − s); for GELU because (1 + tanh(v))/2 = s(2v).
     #[inline(always)]
     fn value_and_slope(self, x: f32) -> (f32, f32) {
-        const TWO_ROOT: f32 = 1.595_769_1; // 2·√(2/π)
+        const TWO_ROOT: f32 = 1.595_769; // 2·√(2/π)
         const CUBE: f32 = 0.044_715;
         let (u, du) = match self {
             Activation::Silu => (x, 1.0),

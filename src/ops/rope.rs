@@ -140,8 +140,8 @@ mod tests {
                         for (row, y) in y.chunks_mut(dim).enumerate() {
                             let time = row / heads;
                             let frequencies = &x[2][if rows > 1 { time * half } else { 0 }..];
-                            for i in 0..half {
-                                let (sin, cos) = (x[1][time] * frequencies[i]).sin_cos();
+                            for (i, frequency) in frequencies.iter().take(half).enumerate() {
+                                let (sin, cos) = (x[1][time] * frequency).sin_cos();
                                 let (a, b) = match pairs {
                                     Pairs::Halves => (i, i + half),
                                     Pairs::Interleaved => (2 * i, 2 * i + 1),

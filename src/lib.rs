@@ -30,4 +30,6 @@ pub mod data;
 
 pub mod train;
 
+pub mod export;
+
 pub mod node;

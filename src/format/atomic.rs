@@ -90,7 +90,7 @@ impl Drop for RemoveOnDrop<'_> {
 }
 
 /// Makes the rename last through a power cut, where the file system can do that for directories.
-fn sync_directory(path: &Path) -> Result<()> {
+pub(super) fn sync_directory(path: &Path) -> Result<()> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

@@ -1,5 +1,6 @@
 //! Model files on disk: read as weights over a mapping, and written whole or not at all.
 
+pub mod adapter;
 pub mod atomic;
 mod catalog;
 mod checkpoint;
@@ -9,8 +10,13 @@ pub mod gguf;
 mod mapping;
 pub mod names;
 pub mod safetensors;
+<<<<<<< HEAD
 pub mod tokenizer;
+=======
+mod staging;
+>>>>>>> 92b708f (Adapters read from PEFT and GGUF files, and written for both with a sidecar)
 
 pub use catalog::{Catalog, Tensor};
 pub use checkpoint::Checkpoint;
 pub use config::{Config, Key, key};
+pub use staging::Staging;

@@ -1,6 +1,6 @@
 //! The trainable pairs A, B of every targeted layer, their moments, and their update.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bail;
@@ -246,6 +246,11 @@ impl Adapter {
             Ok((path.clone(), Pair { a, b }))
         };
         state.layers.iter().map(copy).collect()
+    }
+
+    /// The paths of all linear layers of the model, targeted or not, once it has been loaded.
+    pub fn layers(&self) -> BTreeSet<String> {
+        self.lock().offered.iter().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

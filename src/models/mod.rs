@@ -1,6 +1,7 @@
 //! Model families. A family file turns a checkpoint's configuration into a [`DecoderSpec`]; the mathematics of all of them
 //! is in `decoder.rs`.
 
+mod adapter_base;
 mod decoder;
 mod gemma;
 mod llama;
@@ -9,6 +10,7 @@ mod qwen;
 mod scaling;
 mod spec;
 
+pub use adapter_base::adapter_base;
 pub use decoder::Decoder;
 pub use spec::{DecoderSpec, LayerSpec};
 

@@ -1,0 +1,147 @@
+//! A trained adapter in the formats of those who load it: PEFT, llama.cpp, and the sidecar that says where it comes from.
+
+mod gguf;
+mod output;
+mod peft;
+mod sidecar;
+mod targets;
+
+pub use output::Output;
+pub use sidecar::{BaseModel, Tokenizer};
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::format::adapter::{Base, RowOrder, check_finite};
+use crate::format::{Staging, atomic, digest};
+use crate::lora::{Adapter, LoraConfig, Pair};
+use crate::{bail, error};
+
+/// Everything that is written about a finished run.
+pub struct Export<'a> {
+    pub adapter: &'a Adapter,
+    pub base: &'a Base,
+    pub model: &'a BaseModel,
+    pub tokenizer: &'a Tokenizer,
+    /// Every option as used, for the sidecar.
+    pub training: Value,
+    /// `steps`, `epochs` and `final_loss`, for the sidecar.
+    pub result: Value,
+}
+
+/// One file that has been written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+/// Writes the adapter to `output` and returns the files, the sidecar last.
+///
+/// A directory that is missing is made. Each file is whole or absent, and none takes its place before all are complete
+/// ([`Staging::publish`] says what a failed rename leaves). The sidecar is the last to move and holds the hashes of the
+/// others, so a set that was only half replaced can be told.
+/// Errors: `NON_FINITE` for values that are not numbers, `BAD_ADAPTER` for what a format cannot hold, and those of the
+/// file system.
+pub fn write(output: &Output, export: &Export) -> Result<Vec<Written>> {
+    let pairs = export.adapter.pairs()?;
+    check(&pairs, export.adapter.config())?;
+    let directory = output.directory();
+    let is_new = !directory.exists();
+    fs::create_dir_all(&directory).map_err(|cause| Error::file("make", &directory, &cause))?;
+    let written = stage(output, export, &pairs);
+    if is_new && written.is_err() {
+        // Fails, as it should, when something is in it.
+        let _ = fs::remove_dir(&directory);
+    }
+    written
+}
+
+fn stage(output: &Output, export: &Export, pairs: &BTreeMap<String, Pair>) -> Result<Vec<Written>> {
+    let config = export.adapter.config();
+    let target_modules = targets::names(pairs, &export.adapter.layers());
+    let staging = Staging::inside(&output.directory())?;
+    let mut written = Vec::new();
+    let mut record = |place: PathBuf| -> Result<()> {
+        let staged = staging.path(&place);
+        let about = fs::metadata(&staged).map_err(|cause| Error::file("read", &staged, &cause))?;
+        written.push(Written {
+            bytes: about.len(),
+            sha256: digest::file(&staged)?,
+            path: place,
+        });
+        Ok(())
+    };
+
+    let place = output.peft();
+    let ordered = in_order(export.base, pairs, RowOrder::HuggingFace)?;
+    peft::write_tensors(&staging.path(&place), &ordered)?;
+    record(place)?;
+    if let Some(place) = output.peft_config() {
+        let text = pretty(&peft::config(config, &target_modules, &export.model.name));
+        atomic::write_bytes(&staging.path(&place), &text)?;
+        record(place)?;
+    }
+    let place = output.gguf();
+    let ordered = in_order(export.base, pairs, RowOrder::Gguf)?;
+    gguf::write(&staging.path(&place), export, &ordered)?;
+    record(place)?;
+    let place = output.sidecar();
+    let text = pretty(&sidecar::build(export, &target_modules, &written));
+    atomic::write_bytes(&staging.path(&place), &text)?;
+    written.push(Written {
+        bytes: text.len() as u64,
+        sha256: digest::bytes(&text),
+        path: place,
+    });
+    let places: Vec<PathBuf> = written.iter().map(|file| file.path.clone()).collect();
+    staging.publish(&places)?;
+    Ok(written)
+}
+
+/// Refuses values that no consumer could use.
+fn check(pairs: &BTreeMap<String, Pair>, config: &LoraConfig) -> Result<()> {
+    if pairs.is_empty() {
+        bail!(Internal, "the adapter has no layers");
+    }
+    // llama.cpp reads alpha 0 as "not set" and multiplies by 1.
+    if !config.alpha.is_finite() || config.alpha == 0.0 {
+        return Err(error!(
+            Usage,
+            "alpha {} cannot be written: llama.cpp takes 0 for a scale of 1", config.alpha
+        )
+        .hint("choose an alpha above 0, such as twice the rank"));
+    }
+    pairs
+        .iter()
+        .try_for_each(|(path, pair)| check_finite(path, pair))
+}
+
+fn in_order(
+    base: &Base,
+    pairs: &BTreeMap<String, Pair>,
+    order: RowOrder,
+) -> Result<BTreeMap<String, Pair>> {
+    let convert = |(path, pair): (&String, &Pair)| {
+        let b = base.reorder(path, pair.b.clone(), base.row_order(), order)?;
+        let a = pair.a.clone();
+        Ok((path.clone(), Pair { a, b }))
+    };
+    pairs.iter().map(convert).collect()
+}
+
+/// Indented JSON that ends with a newline.
+fn pretty(value: &Value) -> Vec<u8> {
+    format!("{value:#}\n").into_bytes()
+}
+
+/// `value` with the digits that its f32 needs, not those of the nearest f64: 0.1 stays 0.1.
+fn number(value: f32) -> Value {
+    let short = value.to_string().parse::<f64>();
+    short.unwrap_or_else(|_| value.into()).into()
+}

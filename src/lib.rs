@@ -32,4 +32,6 @@ pub mod train;
 
 pub mod export;
 
+pub mod run;
+
 pub mod node;

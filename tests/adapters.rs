@@ -18,7 +18,14 @@ use serde_json::json;
 
 use golden::{Golden, case};
 
-const CASES: [&str; 6] = ["llama_gqa_tied", "llama2", "qwen3", "gemma2", "gemma3", "phi3"];
+const CASES: [&str; 6] = [
+    "llama_gqa_tied",
+    "llama2",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+];
 
 /// A model with an adapter, ready to be written.
 struct Tuned {
@@ -105,7 +112,11 @@ fn both_kinds_of_base_write_the_same_files_and_read_them_back() {
         }
         for place in [Output::peft, Output::gguf] {
             let [one, other] = [0, 1].map(|i| std::fs::read(place(&sets[i])).unwrap());
-            assert!(one == other, "{name}: {} differs", place(&sets[0]).display());
+            assert!(
+                one == other,
+                "{name}: {} differs",
+                place(&sets[0]).display()
+            );
         }
         let config = |i: usize| std::fs::read(sets[i].peft_config().unwrap()).unwrap();
         assert_eq!(config(0), config(1));
@@ -125,7 +136,9 @@ fn tensors_have_the_names_and_values_of_the_reference() {
         let written = safetensors::Safetensors::open(&output.peft()).unwrap();
         assert_eq!(written.metadata()["format"], "pt");
         let expected = golden.tensors.tensor_names();
-        let expected: Vec<_> = expected.filter(|name| name.starts_with("base_model.")).collect();
+        let expected: Vec<_> = expected
+            .filter(|name| name.starts_with("base_model."))
+            .collect();
         assert_eq!(written.tensor_names().count(), expected.len());
         for tensor in expected {
             let weight = written.weight(tensor).unwrap();
@@ -173,7 +186,11 @@ fn a_file_gets_its_sidecar_and_gguf_beside_it() {
     std::fs::remove_file(output.sidecar()).unwrap();
     let error = adapter::read(&output.peft(), &tuned.base).unwrap_err();
     assert_eq!(error.code, Code::NotFound);
-    assert!(error.message.contains("x_config.json or adapter_config.json"));
+    assert!(
+        error
+            .message
+            .contains("x_config.json or adapter_config.json")
+    );
 }
 
 #[test]
@@ -191,7 +208,10 @@ fn the_gguf_adapter_has_the_keys_of_the_official_converter() {
     assert_eq!(metadata.string("general.type"), Some("adapter"));
     assert_eq!(metadata.string("adapter.type"), Some("lora"));
     assert_eq!(metadata.get("adapter.lora.alpha"), Some(&Value::F32(5.0)));
-    assert_eq!(metadata.string("general.base_model.0.name"), Some("model-1b"));
+    assert_eq!(
+        metadata.string("general.base_model.0.name"),
+        Some("model-1b")
+    );
     let shape = |name: &str| file.catalog().get(name).unwrap().shape.to_vec();
     let down = golden.matrix("base_model.model.model.layers.1.mlp.down_proj.lora_A.weight");
     assert_eq!(shape("blk.1.ffn_down.weight.lora_a"), [3, down.columns]);
@@ -205,11 +225,10 @@ fn a_head_of_its_own_becomes_output_weight() {
     let golden = Golden::open(&case, "golden");
     let mut all = pairs(&golden, &base(&case));
     let like = &all["model.layers.0.self_attn.v_proj"];
-    let (rows, columns) = (72, like.a.columns);
+    let rows = 72;
     let mut head = like.clone();
     head.b.rows = rows;
     head.b.values = (0..rows * 3).map(|i| (i % 7) as f32).collect();
-    assert_eq!(columns, like.a.columns);
     all.insert("lm_head".into(), head);
     let tuned = Tuned::new(&case, all.clone());
     let folder = tempfile::tempdir().unwrap();
@@ -228,8 +247,14 @@ fn a_head_of_its_own_becomes_output_weight() {
     let mut tensors = tensors_of(&output.peft());
     let model = safetensors::Safetensors::open(&case).unwrap();
     for (name, own) in [
-        ("base_model.model.lm_head.base_layer.weight", "lm_head.weight"),
-        ("base_model.model.model.embed_tokens.weight", "model.embed_tokens.weight"),
+        (
+            "base_model.model.lm_head.base_layer.weight",
+            "lm_head.weight",
+        ),
+        (
+            "base_model.model.model.embed_tokens.weight",
+            "model.embed_tokens.weight",
+        ),
     ] {
         tensors.push((name.into(), model.weight(own).unwrap()));
     }
@@ -245,9 +270,17 @@ fn whole_weights_are_refused_by_name_with_a_way_out() {
     let head = safetensors::Safetensors::open(&case("llama2")).unwrap();
     let mut changed = head.weight("lm_head.weight").unwrap().to_f32().unwrap();
     changed[7] += 1.0;
-    tensors.push(("base_model.model.lm_head.weight".into(), weight(changed, [72, 32])));
+    tensors.push((
+        "base_model.model.lm_head.weight".into(),
+        weight(changed, [72, 32]),
+    ));
     let error = refused(folder.path(), &base, &tensors);
-    assert!(error.message.contains("base_model.model.lm_head.weight is a whole weight"), "{error}");
+    assert!(
+        error
+            .message
+            .contains("base_model.model.lm_head.weight is a whole weight"),
+        "{error}"
+    );
     assert!(error.hint.unwrap().contains("modules_to_save"));
 }
 
@@ -255,17 +288,32 @@ fn whole_weights_are_refused_by_name_with_a_way_out() {
 #[test]
 fn tensors_that_are_no_lora_are_refused_by_name() {
     for (name, word) in [
-        ("base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", "DoRA"),
-        ("base_model.model.model.embed_tokens.lora_embedding_A", "embeddings"),
+        (
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector",
+            "DoRA",
+        ),
+        (
+            "base_model.model.model.embed_tokens.lora_embedding_A",
+            "embeddings",
+        ),
         ("model.layers.0.self_attn.q_proj.lora_a", "MLX"),
-        ("base_model.model.model.layers.0.self_attn.q_proj.lora_B.bias", "no part of a plain LoRA"),
-        ("lora_unet_down_blocks_0.lora_down.weight", "no name that PEFT gives"),
+        (
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_B.bias",
+            "no part of a plain LoRA",
+        ),
+        (
+            "lora_unet_down_blocks_0.lora_down.weight",
+            "no name that PEFT gives",
+        ),
     ] {
         let (folder, base, mut tensors) = peft_directory();
         tensors.push((name.into(), weight(vec![1.0; 32], [32, 1])));
         let error = refused(folder.path(), &base, &tensors);
         assert_eq!(error.code, Code::BadAdapter, "{error}");
-        assert!(error.message.contains(name) && error.message.contains(word), "{error}");
+        assert!(
+            error.message.contains(name) && error.message.contains(word),
+            "{error}"
+        );
         if word == "DoRA" || word == "MLX" {
             assert!(error.hint.is_some(), "{name}");
         }
@@ -275,35 +323,59 @@ fn tensors_that_are_no_lora_are_refused_by_name() {
 #[test]
 fn pairs_that_do_not_fit_the_base_are_refused_by_name() {
     let q = "base_model.model.model.layers.0.self_attn.q_proj";
-    let first = |tensors: &mut Vec<(String, Weight)>, name: &str| {
+    let first = |tensors: &[(String, Weight)], name: &str| {
         tensors.iter().position(|(other, _)| other == name).unwrap()
     };
     type Change<'a> = Box<dyn Fn(&mut Vec<(String, Weight)>) + 'a>;
     let a = format!("{q}.lora_A.weight");
     let b = format!("{q}.lora_B.weight");
     let changes: [(&str, Code, Change); 6] = [
-        ("without its A", Code::BadAdapter, Box::new(|t| drop(t.remove(first(t, &a))))),
-        ("without its B", Code::BadAdapter, Box::new(|t| drop(t.remove(first(t, &b))))),
-        ("needs [rank, 32]", Code::BadAdapter, Box::new(|t| {
-            let at = first(t, &a);
-            t[at].1 = weight(vec![1.0; 3 * 31], [3, 31]);
-        })),
-        ("has rank 2", Code::BadAdapter, Box::new(|t| {
-            let (at, of_b) = (first(t, &a), first(t, &b));
-            t[at].1 = weight(vec![1.0; 2 * 32], [2, 32]);
-            t[of_b].1 = weight(vec![1.0; 2 * 32], [32, 2]);
-        })),
-        ("made for another base", Code::BadAdapter, Box::new(|t| {
-            for at in [first(t, &a), first(t, &b)] {
-                t[at].0 = t[at].0.replace("layers.0", "layers.99");
-            }
-        })),
-        ("A[1, 0] of the adapter is inf", Code::NonFinite, Box::new(|t| {
-            let at = first(t, &a);
-            let mut values = t[at].1.to_f32().unwrap();
-            values[32] = f32::INFINITY;
-            t[at].1 = weight(values, [3, 32]);
-        })),
+        (
+            "without its A",
+            Code::BadAdapter,
+            Box::new(|t| t.retain(|(name, _)| *name != a)),
+        ),
+        (
+            "without its B",
+            Code::BadAdapter,
+            Box::new(|t| t.retain(|(name, _)| *name != b)),
+        ),
+        (
+            "needs [rank, 32]",
+            Code::BadAdapter,
+            Box::new(|t| {
+                let at = first(t, &a);
+                t[at].1 = weight(vec![1.0; 3 * 31], [3, 31]);
+            }),
+        ),
+        (
+            "has rank 2",
+            Code::BadAdapter,
+            Box::new(|t| {
+                let (at, of_b) = (first(t, &a), first(t, &b));
+                t[at].1 = weight(vec![1.0; 2 * 32], [2, 32]);
+                t[of_b].1 = weight(vec![1.0; 2 * 32], [32, 2]);
+            }),
+        ),
+        (
+            "made for another base",
+            Code::BadAdapter,
+            Box::new(|t| {
+                for at in [first(t, &a), first(t, &b)] {
+                    t[at].0 = t[at].0.replace("layers.0", "layers.99");
+                }
+            }),
+        ),
+        (
+            "A[1, 0] of the adapter is inf",
+            Code::NonFinite,
+            Box::new(|t| {
+                let at = first(t, &a);
+                let mut values = t[at].1.to_f32().unwrap();
+                values[32] = f32::INFINITY;
+                t[at].1 = weight(values, [3, 32]);
+            }),
+        ),
     ];
     for (words, code, change) in changes {
         let (folder, base, mut tensors) = peft_directory();
@@ -321,7 +393,9 @@ fn gguf_adapters_of_another_kind_are_refused_by_name() {
     let base = base(&case);
     let folder = tempfile::tempdir().unwrap();
     let output = Output::Directory(folder.path().into());
-    Tuned::new(&case, pairs(&golden, &base)).write(&output).unwrap();
+    Tuned::new(&case, pairs(&golden, &base))
+        .write(&output)
+        .unwrap();
     let good = GgufFile::open(&output.gguf()).unwrap();
     let tensors: Vec<(String, Weight)> = good
         .tensor_names()
@@ -338,11 +412,17 @@ fn gguf_adapters_of_another_kind_are_refused_by_name() {
         let error = read(&|metadata, _| metadata.set(key, Value::String(value.into())));
         error.unwrap_err().message
     };
-    assert!(message("general.architecture", "qwen2").ends_with("general.architecture is qwen2, not llama"));
+    assert!(
+        message("general.architecture", "qwen2")
+            .ends_with("general.architecture is qwen2, not llama")
+    );
     assert!(message("general.type", "model").ends_with("general.type is model, not adapter"));
     assert!(message("adapter.type", "control_vector").contains("not lora"));
     for (name, words) in [
-        ("blk.0.attn_norm.weight", "ends neither in .lora_a nor in .lora_b"),
+        (
+            "blk.0.attn_norm.weight",
+            "ends neither in .lora_a nor in .lora_b",
+        ),
         ("blk.0.attn_q.weight.lora_magnitude", "ends neither"),
         ("blk.0.attn_qkv.weight.lora_a", "belongs to no layer"),
         ("blk.7.attn_q.weight.lora_a", "without its B"),
@@ -351,7 +431,10 @@ fn gguf_adapters_of_another_kind_are_refused_by_name() {
             tensors.push((name.into(), weight(vec![1.0; 32], [1, 32])));
         };
         let error = read(&extra).unwrap_err();
-        assert!(error.message.contains(name) && error.message.contains(words), "{error}");
+        assert!(
+            error.message.contains(name) && error.message.contains(words),
+            "{error}"
+        );
     }
     // llama.cpp takes no alpha, or 0, for a scale of 1.
     let saved = read(&|metadata, _| metadata.set("adapter.lora.alpha", Value::F32(0.0)));
@@ -368,7 +451,10 @@ fn values_that_are_no_numbers_are_not_written() {
     let output = Output::parse(&folder.path().join("new/")).unwrap();
     let error = Tuned::new(&case, all).write(&output).unwrap_err();
     assert_eq!(error.code, Code::NonFinite);
-    assert_eq!(error.message, "model.layers.1.mlp.up_proj: B[1, 1] of the adapter is NaN");
+    assert_eq!(
+        error.message,
+        "model.layers.1.mlp.up_proj: B[1, 1] of the adapter is NaN"
+    );
     assert!(!output.directory().exists());
 }
 

@@ -1,71 +1,23 @@
 //! Every architecture against PyTorch: logits, losses and adapter gradients of small random models, from safetensors and
 //! from GGUF. The fixtures are made by `__test__/reference/models.py`.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+mod golden;
+
+use std::path::Path;
 
 use amv_train::autograd::backward;
 use amv_train::format::Checkpoint;
-use amv_train::format::safetensors::Safetensors;
-use amv_train::lora::{Adapter, LoraConfig, Matrix, Pair, Targets};
+use amv_train::lora::{Adapter, LoraConfig, Targets};
 use amv_train::models::Decoder;
 use amv_train::nn::Loader;
 use amv_train::ops::IGNORED;
 use amv_train::tensor::{Ctx, Grads, Rows, Tensor};
-use serde_json::Value;
+
+use golden::{Golden, case, permuted};
 
 /// f32 against f64 PyTorch: relative to the largest value.
 const LOGITS: f32 = 1e-4;
 const GRADIENTS: f32 = 1e-3;
-
-struct Golden {
-    json: Value,
-    tensors: Safetensors,
-}
-
-impl Golden {
-    fn open(case: &Path, stem: &str) -> Golden {
-        let text = std::fs::read_to_string(case.join(format!("{stem}.json"))).unwrap();
-        Golden {
-            json: serde_json::from_str(&text).unwrap(),
-            tensors: Safetensors::open(&case.join(format!("{stem}.safetensors"))).unwrap(),
-        }
-    }
-
-    fn values(&self, name: &str) -> Vec<f32> {
-        self.tensors.weight(name).unwrap().to_f32().unwrap()
-    }
-
-    fn matrix(&self, name: &str) -> Matrix {
-        let weight = self.tensors.weight(name).unwrap();
-        Matrix {
-            rows: weight.shape()[0],
-            columns: weight.shape()[1],
-            values: weight.to_f32().unwrap(),
-        }
-    }
-
-    /// Paths of the layers that have an adapter.
-    fn paths(&self) -> Vec<String> {
-        let path = |key: &str| {
-            let path = key
-                .strip_prefix("base_model.model.")?
-                .strip_suffix(".lora_A.weight")?;
-            Some(path.to_owned())
-        };
-        self.tensors.tensor_names().filter_map(path).collect()
-    }
-
-    fn samples(&self) -> Vec<Vec<u32>> {
-        serde_json::from_value(self.json["input_ids"].clone()).unwrap()
-    }
-}
-
-fn case(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("__test__/fixtures/models")
-        .join(name)
-}
 
 fn close(what: &str, ours: &[f32], expected: &[f32], tolerance: f32) {
     assert_eq!(ours.len(), expected.len(), "{what}: count");
@@ -78,29 +30,6 @@ fn close(what: &str, ours: &[f32], expected: &[f32], tolerance: f32) {
         error <= tolerance * largest,
         "{what}: off by {error:.2e} of {largest:.2e}"
     );
-}
-
-/// The rows of B as the file at hand orders them: GGUF llama files interleave those of q and k.
-fn permuted(
-    values: &[f32],
-    rows: usize,
-    path: &str,
-    heads: (usize, usize),
-    interleaved: bool,
-) -> Vec<f32> {
-    let heads = match path.rsplit('.').next() {
-        Some("q_proj") if interleaved => heads.0,
-        Some("k_proj") if interleaved => heads.1,
-        _ => return values.to_vec(),
-    };
-    let (columns, half) = (values.len() / rows, rows / heads / 2);
-    let mut out = vec![0.0; values.len()];
-    for row in 0..rows {
-        let (head, part, i) = (row / (2 * half), row / half % 2, row % half);
-        let to = head * 2 * half + 2 * i + part;
-        out[to * columns..][..columns].copy_from_slice(&values[row * columns..][..columns]);
-    }
-    out
 }
 
 fn check(model: &Path, golden: &Golden) {
@@ -126,13 +55,7 @@ fn check(model: &Path, golden: &Golden) {
         );
     }
 
-    let pair = |path: &String| {
-        let a = golden.matrix(&format!("base_model.model.{path}.lora_A.weight"));
-        let mut b = golden.matrix(&format!("base_model.model.{path}.lora_B.weight"));
-        b.values = permuted(&b.values, b.rows, path, heads, interleaved);
-        (path.clone(), Pair { a, b })
-    };
-    let pairs: BTreeMap<String, Pair> = golden.paths().iter().map(pair).collect();
+    let pairs = golden.pairs(heads, spec.pairs);
     let config = LoraConfig {
         rank: 3,
         alpha: 5.0,

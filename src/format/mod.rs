@@ -10,11 +10,8 @@ pub mod gguf;
 mod mapping;
 pub mod names;
 pub mod safetensors;
-<<<<<<< HEAD
-pub mod tokenizer;
-=======
 mod staging;
->>>>>>> 92b708f (Adapters read from PEFT and GGUF files, and written for both with a sidecar)
+pub mod tokenizer;
 
 pub use catalog::{Catalog, Tensor};
 pub use checkpoint::Checkpoint;

@@ -57,6 +57,13 @@ impl Base {
         Ok(())
     }
 
+    /// The paths of all linear layers.
+    pub fn layers(&self) -> Vec<String> {
+        let names = self.source.names().into_iter();
+        let paths = names.filter_map(|name| Some(name.strip_suffix(".weight")?.to_owned()));
+        paths.filter(|path| self.layer(path).is_some()).collect()
+    }
+
     /// Outputs and inputs of the linear layer at `path`; none when the base has no such layer.
     pub(super) fn layer(&self, path: &str) -> Option<(usize, usize)> {
         if path == EMBEDDING || (path == HEAD && self.tied) {

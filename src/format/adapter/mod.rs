@@ -38,6 +38,24 @@ impl SavedAdapter {
     pub fn targets(&self) -> Targets {
         Targets::Names(self.pairs.keys().cloned().collect())
     }
+
+    /// The last names of those layers, such as `q_proj`, each once.
+    pub fn leaves(&self) -> Vec<&str> {
+        let paths = self.pairs.keys();
+        let mut leaves: Vec<&str> = paths.filter_map(|path| path.rsplit('.').next()).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        leaves
+    }
+
+    /// Whether `targets` means exactly the layers of `base` that have a pair.
+    pub fn is_for(&self, targets: &Targets, base: &Base) -> bool {
+        let has_pair = |path: &String| self.pairs.contains_key(path);
+        let layers = base.layers();
+        layers
+            .iter()
+            .all(|path| targets.match_path(path) == has_pair(path))
+    }
 }
 
 /// Reads the adapter at `path` for the model `base`: a PEFT directory, a `.safetensors` file with `<stem>_config.json` or

@@ -198,7 +198,10 @@ mod tests {
         for (part, word) in [
             (r#""use_dora": true"#, "use_dora"),
             (r#""modules_to_save": ["lm_head"]"#, "modules_to_save"),
-            (r#""init_lora_weights": "pissa_niter_4""#, "init_lora_weights"),
+            (
+                r#""init_lora_weights": "pissa_niter_4""#,
+                "init_lora_weights",
+            ),
             (r#""bias": "lora_only""#, "bias"),
             (r#""lora_bias": true"#, "lora_bias"),
             (r#""layer_replication": [[0, 2]]"#, "layer_replication"),

@@ -1,0 +1,12 @@
+//! What the SDK and the command line call: options in, work done, results out.
+
+mod base;
+mod describe;
+mod log;
+mod sampling;
+mod train;
+mod workspace;
+
+pub use base::Package;
+pub use describe::{devices, info, inspect, models};
+pub use train::train;

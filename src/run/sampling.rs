@@ -1,0 +1,41 @@
+//! A short text by the model, before, during and after training, to see it learn.
+
+use std::sync::atomic::AtomicBool;
+
+use crate::data::{Sample, Tokenizer};
+use crate::error::Result;
+use crate::generate::{Sampler, generate};
+use crate::models::Decoder;
+use crate::train::{Event, Listener, SampleMoment};
+
+/// Tokens of the data a text starts with, and tokens the model adds.
+const PROMPT_TOKENS: usize = 16;
+const TOKENS: usize = 64;
+
+/// Lets the model continue the beginning of the first sample and tells the listener.
+pub fn tell_sample(
+    model: &Decoder,
+    tokenizer: &Tokenizer,
+    samples: &[Sample],
+    (step, moment): (usize, SampleMoment),
+    listener: &dyn Listener,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let ids = &samples[0].ids;
+    // At least one token of the sample is left for the model to say.
+    let prompt = &ids[..PROMPT_TOKENS.min(ids.len() - 1)];
+    let sampler = Sampler {
+        temperature: 0.7,
+        top_k: 40,
+        seed: 1,
+    };
+    let ends: Vec<u32> = tokenizer.eos().into_iter().collect();
+    let written = generate(model, prompt, TOKENS, &ends, &sampler, stop)?;
+    listener.event(&Event::Sample {
+        step,
+        moment,
+        prompt: tokenizer.decode(prompt)?,
+        text: tokenizer.decode(&written)?,
+    });
+    Ok(())
+}

@@ -4,6 +4,9 @@ mod base;
 mod describe;
 mod log;
 mod sampling;
+mod session;
+mod settings;
+mod start;
 mod train;
 mod workspace;
 

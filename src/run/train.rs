@@ -1,36 +1,18 @@
 //! One training run from options to files.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use serde_json::json;
-
 use crate::backend;
-use crate::data::{self, Eos, Plan, Sample};
 use crate::error;
 use crate::error::Result;
-use crate::export::{self, BaseModel, Export, Output};
-use crate::format::adapter;
-use crate::lora::{Adapter, LoraConfig, Optimizer, Targets};
-use crate::models::{self, Decoder};
-use crate::nn::Loader;
+use crate::export::Output;
 use crate::run::Package;
-use crate::run::base::Base;
 use crate::run::log::Log;
-use crate::run::sampling::tell_sample;
+use crate::run::session::Session;
 use crate::run::workspace::Workspace;
-use crate::train::{
-    BUILT_IN, EosOption, Event, Listener, OptimizerName, Outcome, SampleMoment, Schedule, Settings,
-    Shape, Status, TargetList, TrainOptions, Trainer, Warmup,
-};
-
-/// The rank and strength of an adapter when nothing says otherwise.
-const RANK: usize = 8;
-const ALPHA: f32 = 16.0;
-/// Tokens per sample, when the model's context is not shorter.
-const SEQ_LEN: usize = 512;
+use crate::train::{Event, Listener, TrainOptions};
 
 /// Trains an adapter and writes it; `stop` ends the run after its step, and what was learned is saved.
 ///
@@ -62,12 +44,12 @@ pub fn train(
         .map_err(|cause| error!(Internal, "cannot start {threads} threads: {cause}"))?;
     let log = Log::new(listener);
     pool.install(|| {
-        let run = Run::prepare(options, package, &log)?;
-        let workspace = Workspace::open(&output)?;
-        log.add_file(&workspace.metrics())?;
+        let run = Session::prepare(options, package, &log)?;
         if let Some(path) = &options.log {
             log.add_file(Path::new(path))?;
         }
+        let workspace = Workspace::open(&output)?;
+        log.add_file(&workspace.metrics())?;
         log.event(&run.start_event(backend, threads));
         let outcome = run.train(&log, stop)?;
         let files = run.save(&output, &outcome)?;
@@ -87,300 +69,4 @@ pub fn train(
         log.event(&end);
         Ok(end)
     })
-}
-
-/// Everything of a run that stands before its first step.
-struct Run<'a> {
-    options: &'a TrainOptions,
-    /// The options with what the defaults came to, for the sidecar.
-    used: TrainOptions,
-    base: Base,
-    adapter_base: adapter::Base,
-    model: Decoder,
-    adapter: Arc<Adapter>,
-    samples: Vec<Sample>,
-    eval: Vec<Sample>,
-    settings: Settings,
-}
-
-impl<'a> Run<'a> {
-    fn prepare(options: &'a TrainOptions, package: &Package, log: &Log) -> Result<Run<'a>> {
-        let warn = |code, message| log.event(&Event::Warning { code, message });
-        let built_in = options.model == BUILT_IN;
-        let data = match &options.data {
-            Some(data) => data.into(),
-            None if built_in => package.sample_corpus(),
-            None => {
-                return Err(error!(Usage, "data is missing")
-                    .hint("name a .txt or .jsonl file: --data corpus.txt"));
-            }
-        };
-        let base = Base::open(&package.model_path(&options.model))?;
-        let context = base.spec.context;
-        let seq_len = options.seq_len.unwrap_or(SEQ_LEN.min(context));
-        if seq_len > context {
-            let message = format!(
-                "samples of {seq_len} tokens are longer than the {context} the model was made for"
-            );
-            warn("LONG_SEQUENCE", message);
-        }
-        let eos = match options.eos {
-            EosOption::Auto => Eos::Append,
-            EosOption::Never => Eos::Never,
-        };
-        if eos == Eos::Append && base.tokenizer.eos().is_none() {
-            let message =
-                "the tokenizer has no end token, so the model will not learn where a text ends";
-            warn("NO_EOS", message.to_owned());
-        }
-        let read = |path: &Path| -> Result<Vec<Sample>> {
-            let documents = data::documents::read(path)?;
-            if let Some(first) = documents.empty.first() {
-                let message = format!(
-                    "{} empty texts are left out, {first} first",
-                    documents.empty.len()
-                );
-                warn("EMPTY_TEXT", message);
-            }
-            data::samples(&documents.documents, &base.tokenizer, seq_len, eos)
-        };
-        let (samples, eval) = match &options.eval_data {
-            Some(path) => (read(&data)?, read(Path::new(path))?),
-            None if options.eval_split > 0.0 => {
-                let samples = read(&data)?;
-                if samples.len() < 2 {
-                    return Err(error!(
-                        BadData,
-                        "one sample cannot be split into training and evaluation"
-                    )
-                    .hint("use more data, a smaller --seq-len, or --eval-data"));
-                }
-                data::split(samples, options.eval_split, options.seed)
-            }
-            None => (read(&data)?, Vec::new()),
-        };
-        let adapter_base = models::adapter_base(&base.checkpoint)?;
-        let adapter = new_adapter(options, &adapter_base)?;
-        let loader = Loader::new(base.checkpoint.source(), Some(adapter.clone()));
-        let model = Decoder::load(base.checkpoint.config(), &loader)?;
-        let settings = settings(options, samples.len())?;
-        let used = TrainOptions {
-            data: Some(data.display().to_string()),
-            seq_len: Some(seq_len),
-            warmup: Some(Warmup::Steps(settings.schedule.warmup)),
-            rank: Some(adapter.config().rank),
-            alpha: Some(adapter.config().alpha),
-            target: Some(TargetList::Text(adapter.config().targets.to_string())),
-            ..options.clone()
-        };
-        Ok(Run {
-            options,
-            used,
-            base,
-            adapter_base,
-            model,
-            adapter,
-            samples,
-            eval,
-            settings,
-        })
-    }
-
-    fn start_event(&self, backend: &'static str, threads: usize) -> Event {
-        let trained = self.adapter.parameter_count();
-        let spec = &self.base.spec;
-        let longest = self
-            .samples
-            .iter()
-            .map(|sample| sample.ids.len())
-            .max()
-            .unwrap_or(0);
-        let tokens = longest * self.options.batch_size.min(self.samples.len());
-        let base: usize = self
-            .base
-            .checkpoint
-            .catalog()
-            .tensors()
-            .iter()
-            .filter_map(|tensor| tensor.bytes())
-            .sum();
-        let moments = match self.options.optimizer {
-            OptimizerName::Adamw => 2,
-            OptimizerName::Sgd => 0,
-        };
-        Event::Start {
-            task: "llm",
-            model: self.options.model.clone(),
-            backend,
-            device: format!("{} ({threads} threads)", backend::cpu::name()),
-            trainable_parameters: trained,
-            total_steps: self.settings.schedule.total,
-            plan: json!({
-                "baseMapped": base,
-                "adapter": trained * 4,
-                "gradients": trained * 4,
-                "optimizer": trained * 4 * moments,
-                "checkpoints": tokens * spec.width * spec.layers.len() * 4,
-            }),
-        }
-    }
-
-    fn train(&self, log: &Log, stop: &AtomicBool) -> Result<Outcome> {
-        let tell = |step, moment| {
-            let at = (step, moment);
-            tell_sample(
-                &self.model,
-                &self.base.tokenizer,
-                &self.samples,
-                at,
-                log,
-                stop,
-            )
-        };
-        let during = |step| tell(step, SampleMoment::During);
-        let trainer = Trainer {
-            model: &self.model,
-            adapter: &self.adapter,
-            samples: &self.samples,
-            eval: &self.eval,
-            settings: self.settings,
-            listener: log,
-            stop,
-            sample: &during,
-        };
-        // A text before and after shows what was learned; on a large model it costs seconds, so there it is asked for.
-        let shows = self.options.sample_every > 0 || self.options.model == BUILT_IN;
-        if shows {
-            tell(0, SampleMoment::Before)?;
-        }
-        if !self.eval.is_empty() {
-            trainer.evaluate(0)?;
-        }
-        let outcome = trainer.run()?;
-        if shows && outcome.status == Status::Completed {
-            tell(outcome.steps, SampleMoment::After)?;
-        }
-        Ok(outcome)
-    }
-
-    /// Writes the adapter and returns the files.
-    fn save(&self, output: &Output, outcome: &Outcome) -> Result<Vec<String>> {
-        let tokenizer = &self.base.tokenizer;
-        let export = Export {
-            adapter: &self.adapter,
-            base: &self.adapter_base,
-            model: &BaseModel {
-                name: self.options.model.clone(),
-                format: self.base.checkpoint.format_name().to_owned(),
-                sha256: self.base.checkpoint.sha256()?,
-            },
-            tokenizer: &export::Tokenizer {
-                sha256: Some(tokenizer.sha256().to_owned()),
-                chat_template_sha256: tokenizer.chat_template_sha256(),
-            },
-            training: json!(self.used),
-            result: json!({
-                "steps": outcome.steps,
-                "epochs": outcome.epochs,
-                "final_loss": outcome.final_loss,
-            }),
-        };
-        let written = export::write(output, &export)?;
-        Ok(written
-            .iter()
-            .map(|file| file.path.display().to_string())
-            .collect())
-    }
-}
-
-fn settings(options: &TrainOptions, samples: usize) -> Result<Settings> {
-    let plan = Plan {
-        samples,
-        batch_size: options.batch_size,
-        grad_accum: options.grad_accum,
-        shuffle_seed: (!options.no_shuffle).then_some(options.seed),
-    };
-    let by_epochs = plan.steps_per_epoch().saturating_mul(options.epochs);
-    let total = match options.max_steps {
-        0 => by_epochs,
-        steps => steps.min(by_epochs),
-    };
-    let warmup = match (&options.warmup, options.lr_scheduler) {
-        (Some(warmup), _) => warmup.steps(total)?,
-        (None, Shape::Constant) => 0,
-        (None, _) => Warmup::Text("3%".to_owned()).steps(total)?,
-    };
-    let optimizer = match options.optimizer {
-        OptimizerName::Adamw => Optimizer::adamw(options.weight_decay),
-        OptimizerName::Sgd => Optimizer::Sgd {
-            weight_decay: options.weight_decay,
-        },
-    };
-    Ok(Settings {
-        plan,
-        schedule: Schedule {
-            lr: options.lr,
-            shape: options.lr_scheduler,
-            warmup,
-            total,
-        },
-        optimizer,
-        max_grad_norm: options.max_grad_norm,
-        eval_every: options.eval_every,
-        sample_every: options.sample_every,
-        seed: options.seed,
-    })
-}
-
-/// A fresh adapter, or the one to continue, whose rank, alpha and targets hold.
-fn new_adapter(options: &TrainOptions, base: &adapter::Base) -> Result<Arc<Adapter>> {
-    let targets = options
-        .target
-        .as_ref()
-        .map(|list| Targets::parse(&list.text()));
-    let fresh = LoraConfig {
-        rank: options.rank.unwrap_or(RANK),
-        alpha: options.alpha.unwrap_or(ALPHA),
-        dropout: options.lora_dropout,
-        targets: targets.clone().unwrap_or(Targets::AllLinear),
-        seed: options.seed,
-    };
-    let Some(path) = &options.init_adapter else {
-        base.check_targets(&fresh.targets)?;
-        return Ok(Adapter::new(fresh));
-    };
-    let saved = adapter::read(Path::new(path), base)?;
-    let held = [
-        (
-            "rank",
-            options.rank.is_some_and(|rank| rank != saved.rank),
-            saved.rank.to_string(),
-        ),
-        (
-            "alpha",
-            options.alpha.is_some_and(|alpha| alpha != saved.alpha),
-            saved.alpha.to_string(),
-        ),
-        (
-            "target",
-            targets.is_some_and(|targets| !saved.is_for(&targets, base)),
-            saved.leaves().join(","),
-        ),
-    ];
-    if let Some((name, _, value)) = held.into_iter().find(|(_, contradicts, _)| *contradicts) {
-        return Err(error!(
-            Usage,
-            "--{name} contradicts the adapter {path}, which has {value}"
-        )
-        .hint(format!(
-            "leave --{name} out: a continued adapter keeps its own"
-        )));
-    }
-    let config = LoraConfig {
-        rank: saved.rank,
-        alpha: saved.alpha,
-        targets: saved.targets(),
-        ..fresh
-    };
-    Ok(Adapter::continuing(config, saved.pairs))
 }

@@ -1,0 +1,46 @@
+//! Options as the numbers a trainer works with: steps, schedule, optimizer.
+
+use crate::data::Plan;
+use crate::error::Result;
+use crate::lora::Optimizer;
+use crate::train::{OptimizerName, Schedule, Settings, Shape, TrainOptions, Warmup};
+
+/// The settings of a run over `samples` samples.
+pub fn settings(options: &TrainOptions, samples: usize) -> Result<Settings> {
+    let plan = Plan {
+        samples,
+        batch_size: options.batch_size,
+        grad_accum: options.grad_accum,
+        shuffle_seed: (!options.no_shuffle).then_some(options.seed),
+    };
+    let by_epochs = plan.steps_per_epoch().saturating_mul(options.epochs);
+    let total = match options.max_steps {
+        0 => by_epochs,
+        steps => steps.min(by_epochs),
+    };
+    let warmup = match (&options.warmup, options.lr_scheduler) {
+        (Some(warmup), _) => warmup.steps(total)?,
+        (None, Shape::Constant) => 0,
+        (None, _) => Warmup::Text("3%".to_owned()).steps(total)?,
+    };
+    let optimizer = match options.optimizer {
+        OptimizerName::Adamw => Optimizer::adamw(options.weight_decay),
+        OptimizerName::Sgd => Optimizer::Sgd {
+            weight_decay: options.weight_decay,
+        },
+    };
+    Ok(Settings {
+        plan,
+        schedule: Schedule {
+            lr: options.lr,
+            shape: options.lr_scheduler,
+            warmup,
+            total,
+        },
+        optimizer,
+        max_grad_norm: options.max_grad_norm,
+        eval_every: options.eval_every,
+        sample_every: options.sample_every,
+        seed: options.seed,
+    })
+}

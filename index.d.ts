@@ -425,29 +425,73 @@ export interface FitOptions extends Partial<TrainOptions> {
 export declare function inspect(model: string): Promise<ModelReport>;
 
 export interface ModelReport {
+  model: string;
   path: string;
   format: string;
   architecture: string;
   trainable: boolean;
+  /** Why it cannot be trained. */
+  reason?: string;
+  parameters: number;
+  bytes: number;
+  /** Tensors and parameters by type, e.g. `Q4_0`. */
+  types: Record<string, { tensors: number; parameters: number }>;
+  family?: string;
+  layers?: number;
+  width?: number;
+  heads?: number;
+  kvHeads?: number;
+  /** Tokens the model was made for. */
+  context?: number;
 }
 
 /** What can be trained. */
 export declare function models(): ModelSupport;
 
 export interface ModelSupport {
-  architectures: string[];
+  architectures: {
+    name: string;
+    /** `model_type` in config.json. */
+    modelTypes: string[];
+    /** What the models are called. */
+    knownAs: string;
+  }[];
+  /** Types of tensors that can be read, by file format. */
+  formats: { gguf: string[]; safetensors: string[] };
+  builtIn: { name: string; architecture: string }[];
 }
 
 /** What can compute here; what cannot says why. */
 export declare function devices(): Device[];
 
-export interface Device {
+export type Device = AvailableDevice | MissingDevice;
+
+export interface AvailableDevice {
+  backend: string;
+  available: true;
   name: string;
+  threads: number;
+  /** Processor features in use. */
+  features: string[];
+  memoryBytes: number | null;
+  freeMemoryBytes: number | null;
 }
 
-/** Version, processor features in use, memory and backends: what a bug report needs. */
+export interface MissingDevice {
+  backend: string;
+  available: false;
+  /** Why it is missing. */
+  reason: string;
+}
+
+/** Version, platform, memory and devices: what a bug report needs. */
 export declare function info(): SystemInfo;
 
 export interface SystemInfo {
   version: string;
+  platform: string;
+  /** Memory of this process, now and at most. */
+  residentBytes: number | null;
+  peakBytes: number | null;
+  devices: Device[];
 }

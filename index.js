@@ -2,7 +2,7 @@
 
 const { version } = require("./package.json");
 const { AmvTrainError, fromNative } = require("./lib/errors.js");
-const { loadNative } = require("./lib/native.js");
+const { BUILT_IN_FOLDER, loadNative } = require("./lib/native.js");
 const { train } = require("./lib/train.js");
 const { TermuxTrainer } = require("./lib/trainer.js");
 
@@ -17,7 +17,7 @@ async function inspect(model) {
     );
   }
   try {
-    return JSON.parse(await native.inspect(model));
+    return JSON.parse(await native.inspect(model, BUILT_IN_FOLDER));
   } catch (error) {
     throw fromNative(error);
   }

@@ -146,7 +146,7 @@ test("info, models and inspect answer, in words and in JSON", async () => {
   for (const line of ["info", "models", "inspect tiny-transformer"]) {
     const { status, stdout } = await run(line);
     assert.equal(status, 0);
-    assert.match(stdout, /^\w[\w ]*: \S/m);
+    assert.match(stdout, /^ *(- )?\w[\w ]*: \S/m);
     const json = await run(`${line} --json`);
     assert.equal(typeof JSON.parse(json.stdout), "object");
   }

@@ -238,9 +238,9 @@ describe("questions", () => {
   });
 
   test("about support and the machine are answered", () => {
-    const { architectures } = amvTrain.models();
+    const names = amvTrain.models().architectures.map(({ name }) => name);
     for (const name of ["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"])
-      assert.ok(architectures.includes(name), name);
+      assert.ok(names.includes(name), name);
     assert.ok(amvTrain.devices().some(({ backend }) => backend === "cpu"));
     assert.equal(amvTrain.info().version, amvTrain.version);
   });

@@ -55,7 +55,7 @@ async function questions(): Promise<void> {
   same<typeof model.trainable, boolean>(true);
   same<ReturnType<typeof amv.devices>, amv.Device[]>(true);
   const { architectures } = amv.models();
-  same<typeof architectures, string[]>(true);
+  same<(typeof architectures)[0]["name"], string>(true);
   same<typeof amv.version, string>(true);
 }
 

@@ -12,6 +12,9 @@ const ROOT = path.join(__dirname, "..");
 const RUST =
   process.platform === "android" ? "`pkg install rust`" : "https://rustup.rs";
 
+/** Where the package keeps its built-in model and sample corpus. */
+const BUILT_IN_FOLDER = path.join(ROOT, "builtin");
+
 /** The addon, or an `AmvTrainError` that lists what was looked for and the command that helps. */
 function loadNative() {
   const platform = currentPlatform();
@@ -61,4 +64,4 @@ function hint(platform) {
   return `run \`${install}\`, or build it: ${build}`;
 }
 
-module.exports = { loadNative };
+module.exports = { BUILT_IN_FOLDER, loadNative };

@@ -58,7 +58,7 @@ function startRun(launch, listeners = {}) {
 
   function onMessage(kind, json) {
     if (kind === "event") emit(JSON.parse(json));
-    else if (kind === "end") finish(undefined, JSON.parse(json));
+    else if (kind === "end") finish(undefined, resultOf(json));
     else finish({ error: fromNative(json) });
   }
 
@@ -80,6 +80,12 @@ function startRun(launch, listeners = {}) {
     finish({ error });
   }
   return run;
+}
+
+/** The fields of the `end` event. */
+function resultOf(json) {
+  const { type: _, ...result } = JSON.parse(json);
+  return result;
 }
 
 function wrongListener({ signal, onEvent }) {

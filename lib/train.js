@@ -1,6 +1,6 @@
 "use strict";
 
-const { loadNative } = require("./native.js");
+const { BUILT_IN_FOLDER, loadNative } = require("./native.js");
 const { checkOptions } = require("./options.js");
 const { startRun } = require("./run.js");
 
@@ -9,8 +9,8 @@ function train(options) {
   const { signal, onEvent, ...given } = options ?? {};
   return startRun(
     (onMessage) => {
-      const checked = checkOptions("train", options && given);
-      return loadNative().startTrain(JSON.stringify(checked), onMessage);
+      const json = JSON.stringify(checkOptions("train", options && given));
+      return loadNative().startTrain(json, BUILT_IN_FOLDER, onMessage);
     },
     { signal, onEvent },
   );

@@ -122,6 +122,7 @@ class Progress {
   #stream;
   #lines;
   #quiet;
+  #saved = [];
 
   constructor(stream, { quiet = false } = {}) {
     this.#stream = stream;
@@ -135,7 +136,8 @@ class Progress {
       this.#lines.print(`${label} ${printable(event.message)}`);
     }
     if (this.#quiet) return;
-    if (event.type === "step") this.#lines.step(event);
+    if (event.type === "step") this.#step(event);
+    else if (event.type === "save") this.#saved.push(event);
     const text = this.#textOf(event);
     if (text) this.#lines.print(text);
   }
@@ -149,14 +151,20 @@ class Progress {
     this.#lines.end();
   }
 
+  /** Files saved before a step are checkpoints; those after the last one are the result, which is not repeated here. */
+  #step(event) {
+    for (const { path, step } of this.#saved.splice(0)) {
+      this.#lines.print(`saved ${printable(path)} at step ${step}`);
+    }
+    this.#lines.step(event);
+  }
+
   #textOf(event) {
     switch (event.type) {
       case "start":
         return `training ${count(event.trainableParameters)} parameters of ${printable(event.model)} on ${printable(event.device)}: ${event.totalSteps} steps`;
       case "eval":
         return `eval at step ${event.step}: loss ${loss(event.loss)}, perplexity ${event.perplexity?.toFixed(2) ?? "not finite"}`;
-      case "save":
-        return `saved ${printable(event.path)} at step ${event.step}`;
       case "sample":
         return `${styled(this.#stream, "bold", sampleLabel(event))} ${sampleText(event)}`;
     }

@@ -4,5 +4,10 @@
 mod option;
 mod options;
 
+#[cfg(feature = "node")]
+mod addon;
+#[cfg(feature = "node")]
+mod run;
+
 pub use option::{Kind, OptionSpec, Surface};
 pub use options::option_table;

@@ -122,17 +122,17 @@ static OPTIONS: &[OptionSpec] = &[
     option("target", List, "LIST")
         .group(LORA)
         .default("all-linear")
-        .doc("Layers that get an adapter: all-linear, or names such as q_proj,v_proj."),
+        .doc("Layers that get an adapter: all-linear, attention, mlp, or names such as q_proj,v_proj."),
     option("init-adapter", Path, "PATH")
         .group(LORA)
-        .doc("Continue from this adapter (a PEFT directory or a .safetensors file). Its rank, alpha and targets hold; a contradicting flag is an error."),
+        .doc("Continue from this adapter: a PEFT directory, a .safetensors file or a .gguf file. Its rank, alpha and targets hold; a contradicting flag is an error."),
     option("eval-split", SHARE, "X")
         .group(EVALUATION)
         .default("0")
-        .doc("Share of the data held back to measure the loss on; the last part of a text file, or of the lines."),
+        .doc("Share of the samples held back to measure the loss on, chosen by the seed."),
     option("eval-data", Path, "PATH")
         .group(EVALUATION)
-        .doc("Measure the loss on this file instead of a share of the data."),
+        .doc("Measure the loss on this file instead of on a share of the samples."),
     option("eval-every", at_least(0), "N")
         .group(EVALUATION)
         .default("each epoch")
@@ -177,7 +177,9 @@ static OPTIONS: &[OptionSpec] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::option::camel_case;
+    use crate::node::option::{Surface, camel_case};
+    use crate::train::TrainOptions;
+    use serde_json::Value;
     use std::collections::HashSet;
 
     #[test]
@@ -192,6 +194,50 @@ mod tests {
         for spec in option_table() {
             for name in spec.aliases.iter().chain([&spec.name]) {
                 assert!(seen.insert(*name), "--{name} stands twice in the table");
+            }
+        }
+    }
+
+    /// A value in range for every type, as JSON.
+    fn example(kind: &Kind) -> Value {
+        match kind {
+            Flag => true.into(),
+            Path => "path".into(),
+            List => serde_json::json!(["q_proj"]),
+            Choice { choices, .. } => choices[0].into(),
+            Integer { min, .. } => (*min).into(),
+            Number { .. } => 0.5.into(),
+            Steps => "3%".into(),
+        }
+    }
+
+    #[test]
+    fn the_engine_takes_every_option_and_has_no_other() {
+        let of_train = option_table()
+            .iter()
+            .filter(|spec| spec.surface == Surface::Everywhere);
+        let given: serde_json::Map<_, _> = of_train
+            .map(|spec| (spec.property(), example(&spec.kind)))
+            .collect();
+        let options: TrainOptions = serde_json::from_value(given.clone().into()).unwrap();
+        let known = serde_json::to_value(&options).unwrap();
+        let names = |map: &serde_json::Map<String, _>| -> HashSet<String> {
+            map.keys().cloned().collect()
+        };
+        assert_eq!(names(known.as_object().unwrap()), names(&given));
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_engine() {
+        let defaults = serde_json::to_value(TrainOptions::default()).unwrap();
+        for spec in option_table() {
+            let Some(shown) = spec.default else { continue };
+            match &defaults[spec.property()] {
+                Value::String(word) => assert_eq!(shown, word, "--{}", spec.name),
+                Value::Number(number) if shown.parse::<f64>().is_ok() => {
+                    assert_eq!(shown.parse().ok(), number.as_f64(), "--{}", spec.name)
+                }
+                _ => (), // worked out by the run, from other options and the model
             }
         }
     }

@@ -191,26 +191,26 @@ export interface TrainOptions extends RunListeners {
   loraDropout?: number;
 
   /**
-   * Layers that get an adapter: all-linear, or names such as q_proj,v_proj.
+   * Layers that get an adapter: all-linear, attention, mlp, or names such as q_proj,v_proj.
    *
    * Default: all-linear.
    */
   target?: string | readonly string[];
 
   /**
-   * Continue from this adapter (a PEFT directory or a .safetensors file). Its rank, alpha and targets hold; a contradicting flag is an error.
+   * Continue from this adapter: a PEFT directory, a .safetensors file or a .gguf file. Its rank, alpha and targets hold; a contradicting flag is an error.
    */
   initAdapter?: string;
 
   /**
-   * Share of the data held back to measure the loss on; the last part of a text file, or of the lines.
+   * Share of the samples held back to measure the loss on, chosen by the seed.
    *
    * Default: 0.
    */
   evalSplit?: number;
 
   /**
-   * Measure the loss on this file instead of a share of the data.
+   * Measure the loss on this file instead of on a share of the samples.
    */
   evalData?: string;
 

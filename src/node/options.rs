@@ -221,9 +221,8 @@ mod tests {
             .collect();
         let options: TrainOptions = serde_json::from_value(given.clone().into()).unwrap();
         let known = serde_json::to_value(&options).unwrap();
-        let names = |map: &serde_json::Map<String, _>| -> HashSet<String> {
-            map.keys().cloned().collect()
-        };
+        let names =
+            |map: &serde_json::Map<String, _>| -> HashSet<String> { map.keys().cloned().collect() };
         assert_eq!(names(known.as_object().unwrap()), names(&given));
     }
 

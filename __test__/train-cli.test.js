@@ -18,6 +18,7 @@ after(() => fs.rmSync(folder, { recursive: true }));
 async function run(line, onOutput = () => {}) {
   const child = spawn(process.execPath, [BIN, ...line.split(" ")], {
     cwd: folder,
+    timeout: 120_000,
   });
   const text = { stdout: "", stderr: "" };
   for (const name of ["stdout", "stderr"]) {

@@ -4,9 +4,10 @@
 mod option;
 mod options;
 
-#[cfg(feature = "node")]
+// napi registers nothing in tests, where these functions would be unused.
+#[cfg(all(feature = "node", not(test)))]
 mod addon;
-#[cfg(feature = "node")]
+#[cfg(all(feature = "node", not(test)))]
 mod run;
 
 pub use option::{Kind, OptionSpec, Surface};

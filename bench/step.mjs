@@ -12,10 +12,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = path.join(path.dirname(fileURLToPath(import.meta.url)), "..");
-const MODEL = path.join(
-  root,
-  "target/parity/SmolLM2-135M-Instruct.Q4_1.gguf",
-);
+const MODEL = path.join(root, "target/parity/SmolLM2-135M-Instruct.Q4_1.gguf");
 const TEXT = "/usr/share/common-licenses/GPL-3";
 const ROUNDS = 3;
 const STEPS = 4; // the first one warms up and is not counted

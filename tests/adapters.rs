@@ -402,7 +402,8 @@ fn gguf_adapters_of_another_kind_are_refused_by_name() {
         .map(|name| (name.to_owned(), good.weight(name).unwrap()))
         .collect();
     let path = folder.path().join("other.gguf");
-    let read = |change: &dyn Fn(&mut Metadata, &mut Vec<(String, Weight)>)| {
+    type Change<'a> = &'a dyn Fn(&mut Metadata, &mut Vec<(String, Weight)>);
+    let read = |change: Change| {
         let (mut metadata, mut tensors) = (good.metadata().clone(), tensors.clone());
         change(&mut metadata, &mut tensors);
         gguf::write(&path, &metadata, &tensors).unwrap();

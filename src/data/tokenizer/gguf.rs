@@ -1,5 +1,6 @@
 //! The tokenizer inside a GGUF file.
 
+use super::cuts::Cuts;
 use super::{Tokenizer, words};
 use crate::error::Result;
 use crate::format::digest;
@@ -10,8 +11,10 @@ impl Tokenizer {
     /// The tokenizer of a GGUF file. Errors: see [`rebuild`].
     pub fn from_gguf(metadata: &Metadata) -> Result<Self> {
         let mut rebuilt = rebuild(metadata)?;
+        let cuts = Cuts::of(&rebuilt.tokenizer);
         words::split(&mut rebuilt.tokenizer)?;
         Ok(Tokenizer {
+            cuts,
             prefix: rebuilt
                 .bos
                 .filter(|_| rebuilt.add_bos)

@@ -1,10 +1,15 @@
 //! The tokenizer of a model: text to ids and back, exactly as Hugging Face `tokenizers` does it.
 
+mod cuts;
 mod directory;
 mod gguf;
+mod settings;
 mod words;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use cuts::Cuts;
+use rayon::prelude::*;
 
 use crate::error::{Code, Error, Result};
 use crate::format::digest;
@@ -13,6 +18,7 @@ use crate::format::digest;
 /// as in Hugging Face.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
+    cuts: Cuts,
     vocab_size: usize,
     bos: Option<u32>,
     eos: Option<u32>,
@@ -26,6 +32,15 @@ pub struct Tokenizer {
 impl Tokenizer {
     /// Ids of `text` without added BOS or EOS.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        let parts = self.cuts.parts(text);
+        let ids: Vec<Vec<u32>> = parts
+            .into_par_iter()
+            .map(|part| self.encode_part(part))
+            .collect::<Result<_>>()?;
+        Ok(ids.concat())
+    }
+
+    fn encode_part(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = guarded(|| self.inner.encode_fast(text, false))
             .map_err(|cause| Error::new(Code::BadData, format!("cannot tokenize: {cause}")))?;
         Ok(encoding.get_ids().to_vec())

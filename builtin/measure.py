@@ -119,11 +119,19 @@ def main(path, out=None):
     model, tokens = read(path)
     model.eval()
     ids = [0] + tokens.encode((HERE / "sample.txt").read_text(encoding="utf-8")).ids + [1]
-    result = {"tokens": len(ids), "loss_before": mean_loss(model, ids), "text_before": write_text(model, tokens, PROMPT)}
+    result = {
+        "tokens": len(ids),
+        "loss_before": mean_loss(model, ids),
+        "text_before": write_text(model, tokens, PROMPT),
+    }
     losses, model = finetune(model, ids)
     result |= {"loss_after": mean_loss(model, ids), "text_after": write_text(model, tokens, PROMPT)}
     tenth = max(1, len(losses) // 10)
-    result |= {"steps": len(losses), "first_tenth": sum(losses[:tenth]) / tenth, "last_tenth": sum(losses[-tenth:]) / tenth}
+    result |= {
+        "steps": len(losses),
+        "first_tenth": sum(losses[:tenth]) / tenth,
+        "last_tenth": sum(losses[-tenth:]) / tenth,
+    }
     print(json.dumps(result, indent=1))
     if out:
         Path(out).write_text(json.dumps(result | {"losses": losses}, indent=1))

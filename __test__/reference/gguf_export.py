@@ -56,7 +56,7 @@ GEMMA_LAYER = LAYER | {
 FILE_TYPES = {"F32": "ALL_F32"}  # every other type is MOSTLY_<type>
 
 
-def export(hf_dir, out_gguf, quant="F32", tokenizer=True, pre=None, overrides=None, name=None):
+def export(hf_dir, out_gguf, quant="F32", tokenizer=True, pre=None, overrides=None, name=None, metadata=None):
     """Writes the model in `hf_dir` to the file `out_gguf`.
 
     quant: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, TQ1_0, TQ2_0 (what PyPI gguf can encode) for all matrices;
@@ -64,6 +64,7 @@ def export(hf_dir, out_gguf, quant="F32", tokenizer=True, pre=None, overrides=No
     tokenizer: False writes tokenizer.ggml.model = "none" and only the vocabulary size.
     pre: tokenizer.ggml.pre; None derives it from tokenizer.json.
     overrides: {GGUF tensor name: type} for single tensors, e.g. {"token_embd.weight": "Q8_0"}.
+    metadata: {GGUF key: string or list of strings} to write besides, e.g. {"general.license": "apache-2.0"}.
     """
     hf_dir = Path(hf_dir)
     config = json.loads((hf_dir / "config.json").read_text())
@@ -73,6 +74,8 @@ def export(hf_dir, out_gguf, quant="F32", tokenizer=True, pre=None, overrides=No
     writer.add_name(name or hf_dir.name)
     writer.add_file_type(gguf.LlamaFileType[FILE_TYPES.get(quant, f"MOSTLY_{quant}")])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    for key, value in (metadata or {}).items():
+        (writer.add_string if isinstance(value, str) else writer.add_array)(key, value)
     add_hparams(writer, arch, config)
     if arch == "llama" or not tokenizer:
         writer.add_vocab_size(config["vocab_size"])

@@ -167,6 +167,7 @@ def play(work):
     text = re.sub(r"\*\*(.+?)\*\*", r"\1", text)
     text = re.sub(r"_([^_]+)_", lambda m: "[" + " ".join(m[1].split()) + "]", text)
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\b(?![IVX]+\b)[A-Z]{2,}(?:'S)?\b", lambda m: m[0].capitalize(), text)  # THESEUS -> Theseus
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 

@@ -12,7 +12,7 @@ use crate::train::{Event, Listener, SampleMoment};
 const PROMPT_TOKENS: usize = 16;
 const TOKENS: usize = 64;
 
-/// Lets the model continue the beginning of the first sample and tells the listener.
+/// Lets the model continue the beginning of the sample in the middle of the data and tells the listener.
 pub fn tell_sample(
     model: &Decoder,
     tokenizer: &Tokenizer,
@@ -21,9 +21,13 @@ pub fn tell_sample(
     listener: &dyn Listener,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let ids = &samples[0].ids;
+    let ids = &samples[samples.len() / 2].ids;
     // At least one token of the sample is left for the model to say.
     let prompt = &ids[..PROMPT_TOKENS.min(ids.len() - 1)];
+    let shown = match prompt {
+        [first, rest @ ..] if tokenizer.bos() == Some(*first) => rest,
+        all => all,
+    };
     let sampler = Sampler {
         temperature: 0.7,
         top_k: 40,
@@ -34,7 +38,7 @@ pub fn tell_sample(
     listener.event(&Event::Sample {
         step,
         moment,
-        prompt: tokenizer.decode(prompt)?,
+        prompt: tokenizer.decode(shown)?,
         text: tokenizer.decode(&written)?,
     });
     Ok(())

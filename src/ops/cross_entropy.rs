@@ -86,11 +86,11 @@ impl Op for CrossEntropy {
                 return;
             }
             let logits = &logits[row * vocab..(row + 1) * vocab];
-            let log_sum = log_sum_exp(logits);
+            let (log_sum, dy) = (log_sum_exp(logits), dy[row]);
             for (dx, z) in dx.iter_mut().zip(logits) {
-                *dx = dy[row] * exp(z - log_sum);
+                *dx = dy * exp(z - log_sum);
             }
-            dx[targets[row] as usize] -= dy[row];
+            dx[targets[row] as usize] -= dy;
         });
         Ok(vec![Some(Tensor::new(dx, x[0].shape().clone())?), None])
     }

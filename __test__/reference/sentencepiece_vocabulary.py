@@ -3,7 +3,7 @@
 Published tokenizer.json files have their merges from scores: every cut of a piece into two pieces, best score of the result
 first. Where scores are equal, Llama 2, Phi-3, Gemma 1 and 2 keep the order of ids (cuts of one piece: ids of left and right),
 Gemma 3 was made by a later transformers, which puts the longer left part first. Checked against the published files: all
-58980 merges of Llama 2 and all 580604 of Gemma 2 in order, and those of Gemma 3 but for its cut-out marks.
+58980 merges of Llama 2 in order, those of Gemma 2 as a set, and those of Gemma 3 in order but for its user-defined pieces.
 """
 
 import io

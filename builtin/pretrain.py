@@ -8,6 +8,7 @@ trained to be rounded) and WORK_DIR/train.json; the other steps need no GPU.
 
 import json
 import math
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -38,7 +39,7 @@ METADATA = {
     ],
 }
 RUN = {
-    "epochs": 40,
+    "epochs": 4.48,  # 501 steps
     "batch": 128,
     "matrix_lr": 0.008,
     "vector_lr": 0.004,
@@ -142,16 +143,35 @@ def gguf(work):
     sys.path.append(str(HERE.parent / "__test__/reference"))
     import gguf_export
 
+    weights = load_file(work / "hf/model.safetensors")
+    release = work / "release"
+    shutil.copytree(work / "hf", release, dirs_exist_ok=True)
+    save_file(amplify(weights), release / "model.safetensors")
     out = HERE / "tiny-transformer.gguf"
     overrides = {"token_embd.weight": "Q5_1"}
-    gguf_export.export(work / "hf", out, "Q4_1", overrides=overrides, name="tiny-transformer", metadata=METADATA)
+    gguf_export.export(release, out, "Q4_1", overrides=overrides, name="tiny-transformer", metadata=METADATA)
     net = network.Llama(network.CONFIG)
-    net.load_state_dict(load_file(work / "hf/model.safetensors"))
+    net.load_state_dict(amplify(weights))
     for net.blocks in (False, True):
         loss = held_out_loss(net, work, torch.float32)
         text = ", ".join(f"{name} {value:.3f}" for name, value in loss.items())
         print(f"{'as stored' if net.blocks else 'f32':9} {text}; perplexity {math.exp(loss['all']):.1f}", flush=True)
     print(f"{out.stat().st_size} bytes")
+
+
+def amplify(weights, gain=4.0):
+    """The same function with the layers' norms `gain` times as loud and the matrices they feed as much quieter.
+
+    A LoRA step changes a matrix by about the learning rate times what goes in, so an adapter of a network this narrow
+    learns `gain` times as fast at a given rate: the default 1e-4 suits models many times as wide. A power of two
+    leaves every bit of the quantised values' ratios as it was.
+    """
+    fed = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
+    scaled = {}
+    for name, weight in weights.items():
+        factor = gain if "layernorm" in name else 1 / gain if name.split(".")[-2] in fed else 1.0
+        scaled[name] = weight * factor
+    return scaled
 
 
 def next_token_loss(norm, x, table, y):

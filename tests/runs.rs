@@ -9,7 +9,7 @@ use amv_train::error::{Code, Error};
 use amv_train::format::gguf::{self, Metadata, Value};
 use amv_train::format::{Checkpoint, adapter};
 use amv_train::generate::{Sampler, generate};
-use amv_train::lora::{Adapter, LoraConfig, Targets};
+use amv_train::lora::{Adapter, LoraConfig};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
 use amv_train::run::{Package, inspect, train};

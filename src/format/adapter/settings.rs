@@ -206,7 +206,7 @@ mod tests {
             (r#""lora_bias": true"#, "lora_bias"),
             (r#""layer_replication": [[0, 2]]"#, "layer_replication"),
             (r#""rank_pattern": {"k_proj": 8}"#, "rank_pattern"),
-            (r#""alpha_pattern": {"k_proj": 8}"#, "alpha_pattern"),
+            (r#""alpha_pattern": {"k_proj": 16}"#, "alpha_pattern"),
             (r#""lora_parameters": {"rank": 8}"#, "MLX"),
             (r#""peft_type": "IA3""#, "IA3"),
             (r#""r": 4.0"#, "r is 4.0"),

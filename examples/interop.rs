@@ -1,0 +1,338 @@
+//! Writes adapters as a training run does, with what we compute for them, for the real consumers in `__test__/interop`.
+//!
+//!     cargo run --example interop -- OUT
+//!
+//! For each small model, OUT/CASE/ gets `model.gguf` with a vocabulary (llama.cpp refuses a model without one) and, once
+//! trained from each kind of base (`safetensors`, `gguf`), the adapter's directory and `<kind>.json` with token ids and
+//! the logits without and with it. With target/parity's SmolLM2, OUT/smollm2/ gets the same for a quantised base, with
+//! the log-probabilities of the text's own tokens instead of all logits.
+
+#[path = "../tests/golden/mod.rs"]
+mod golden;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use amv_train::bail;
+use amv_train::data::Tokenizer;
+use amv_train::error::{Error, Result};
+use amv_train::export::{self, BaseModel, Export, Output};
+use amv_train::format::adapter::Base;
+use amv_train::format::gguf::{self, Array, GgufFile, Value};
+use amv_train::format::{Checkpoint, atomic};
+use amv_train::lora::{Adapter, LoraConfig, Matrix, Pair, Targets};
+use amv_train::models::{Decoder, adapter_base};
+use amv_train::nn::Loader;
+use amv_train::tensor::{Ctx, Random, Rows, Tensor};
+use golden::{Golden, case};
+use serde_json::{Value as Json, json};
+
+/// A case and how many tokens of each sample llama.cpp treats as we do: it ignores the window of phi3.
+const CASES: [(&str, usize); 7] = [
+    ("llama_gqa_tied", usize::MAX),
+    ("llama2", usize::MAX),
+    ("qwen2", usize::MAX),
+    ("qwen3", usize::MAX),
+    ("gemma2", usize::MAX),
+    ("gemma3", usize::MAX),
+    ("phi3", 11),
+];
+
+/// An adapter that changes less proves little, in nats per token.
+const LEAST_EFFECT: f64 = 0.5;
+
+const SMOLLM2: &str = "target/parity/SmolLM2-135M-Instruct.Q4_1.gguf";
+const TEXT: &str = "The licensor grants you a copyright licence to reproduce, prepare derivative works of, publicly \
+    display, publicly perform, sublicense, and distribute the work in source or object form. In 2004 the café at \
+    No. 17 sold 350 cups a day; by 2019 it was closed, and nobody could say why.\n";
+
+fn main() {
+    let out = std::env::args_os()
+        .nth(1)
+        .unwrap_or("target/interop".into());
+    if let Err(error) = write_all(Path::new(&out)) {
+        eprintln!("error: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn write_all(out: &Path) -> Result<()> {
+    for (name, tokens) in CASES {
+        let case = case(name);
+        let target = out.join(name);
+        fs::create_dir_all(&target).map_err(|cause| Error::file("make", &target, &cause))?;
+        add_vocabulary(&case.join("model.gguf"), &target.join("model.gguf"))?;
+        let golden = Golden::open(&case, "golden");
+        let ids: Vec<Vec<u32>> = golden
+            .samples()
+            .into_iter()
+            .map(|ids| ids.into_iter().take(tokens).collect())
+            .collect();
+        let mut factor = None;
+        for (kind, file) in [
+            ("safetensors", case.clone()),
+            ("gguf", case.join("model.gguf")),
+        ] {
+            let model = Model::open(&file)?;
+            let mut pairs = golden.pairs((model.base.heads, model.base.kv_heads), model.base.pairs);
+            if name == "llama2" {
+                let width = model.plain.spec().width;
+                pairs.insert(
+                    "lm_head".into(),
+                    random_pair("lm_head", model.plain.vocab(), width),
+                );
+            }
+            // The goldens' adapter is mild: both bases get the same, larger one.
+            let factor = *factor.get_or_insert(model.factor(&pairs, &ids)?);
+            let report = model.report(
+                name,
+                scaled(&pairs, factor),
+                &ids,
+                &target.join(kind),
+                Detail::Logits,
+            )?;
+            atomic::write_bytes(
+                &target.join(format!("{kind}.json")),
+                report.to_string().as_bytes(),
+            )?;
+        }
+    }
+    write_smollm2(&out.join("smollm2"))
+}
+
+/// A quantised base of a real model, and a random adapter of its queries and values.
+fn write_smollm2(target: &Path) -> Result<()> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(SMOLLM2);
+    if !file.exists() {
+        eprintln!(
+            "skipped: {SMOLLM2} is missing; __test__/reference/fetch-smollm2.sh puts it there"
+        );
+        return Ok(());
+    }
+    fs::create_dir_all(target).map_err(|cause| Error::file("make", target, &cause))?;
+    let model = Model::open(&file)?;
+    let spec = model.plain.spec();
+    let (queries, values) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+    let mut pairs = BTreeMap::new();
+    for layer in 0..spec.layers.len() {
+        for (leaf, rows) in [("q_proj", queries), ("v_proj", values)] {
+            let path = format!("model.layers.{layer}.self_attn.{leaf}");
+            let pair = random_pair(&path, rows, spec.width);
+            pairs.insert(path, pair);
+        }
+    }
+    let tokenizer = match model.checkpoint.gguf() {
+        Some(metadata) => Tokenizer::from_gguf(metadata)?,
+        None => bail!(BadModel, "{SMOLLM2} is not a GGUF file"),
+    };
+    let ids = vec![tokenizer.encode(TEXT)?];
+    let factor = model.factor(&pairs, &ids)?;
+    let mut report = model.report(
+        "smollm2",
+        scaled(&pairs, factor),
+        &ids,
+        &target.join("gguf"),
+        Detail::Targets,
+    )?;
+    report["model"] = json!(file);
+    atomic::write_bytes(&target.join("gguf.json"), report.to_string().as_bytes())
+}
+
+/// How much of the outcome a report holds.
+#[derive(Clone, Copy)]
+enum Detail {
+    Logits,
+    Targets,
+}
+
+struct Model {
+    checkpoint: Checkpoint,
+    base: Base,
+    plain: Decoder,
+}
+
+impl Model {
+    fn open(file: &Path) -> Result<Model> {
+        let checkpoint = Checkpoint::open(file)?;
+        let plain = Decoder::load(checkpoint.config(), &Loader::new(checkpoint.source(), None))?;
+        Ok(Model {
+            base: adapter_base(&checkpoint)?,
+            plain,
+            checkpoint,
+        })
+    }
+
+    fn tuned(&self, pairs: BTreeMap<String, Pair>) -> Result<(Arc<Adapter>, Decoder)> {
+        let config = LoraConfig {
+            rank: 3,
+            alpha: 5.0,
+            dropout: 0.0,
+            targets: Targets::Names(pairs.keys().cloned().collect()),
+            seed: 0,
+        };
+        let adapter = Adapter::continuing(config, pairs);
+        let loader = Loader::new(self.checkpoint.source(), Some(adapter.clone()));
+        let decoder = Decoder::load(self.checkpoint.config(), &loader)?;
+        Ok((adapter, decoder))
+    }
+
+    /// The smallest power of two that makes `pairs`, with B multiplied by it, move the loss enough.
+    fn factor(&self, pairs: &BTreeMap<String, Pair>, ids: &[Vec<u32>]) -> Result<f32> {
+        let before = loss(&self.plain, ids)?;
+        for factor in [1.0, 2.0, 4.0, 8.0, 16.0] {
+            let (_, tuned) = self.tuned(scaled(pairs, factor))?;
+            if (loss(&tuned, ids)? - before).abs() >= LEAST_EFFECT {
+                return Ok(factor);
+            }
+        }
+        bail!(
+            Internal,
+            "no factor moves the loss from {before} by {LEAST_EFFECT}"
+        );
+    }
+
+    /// Writes the adapter of `pairs` to `directory`; what the model computes without and with it, as JSON.
+    fn report(
+        &self,
+        name: &str,
+        pairs: BTreeMap<String, Pair>,
+        ids: &[Vec<u32>],
+        directory: &Path,
+        detail: Detail,
+    ) -> Result<Json> {
+        let (adapter, tuned) = self.tuned(pairs)?;
+        let model = BaseModel {
+            name: name.into(),
+            format: self.checkpoint.format_name().into(),
+            sha256: self.checkpoint.sha256()?,
+        };
+        let export = Export {
+            adapter: &adapter,
+            base: &self.base,
+            model: &model,
+            tokenizer: &export::Tokenizer::default(),
+            training: json!({}),
+            result: json!({}),
+        };
+        export::write(&Output::Directory(directory.into()), &export)?;
+        let (before, after) = (loss(&self.plain, ids)?, loss(&tuned, ids)?);
+        if (after - before).abs() < LEAST_EFFECT {
+            bail!(
+                Internal,
+                "{name}: the adapter moves the loss from {before} to {after} only"
+            );
+        }
+        println!(
+            "{name} from {}: loss {before:.4} without, {after:.4} with the adapter",
+            model.format
+        );
+        let outcome = |decoder: &Decoder| -> Result<Json> {
+            let of_sample = |ids: &Vec<u32>| match detail {
+                Detail::Logits => Ok(json!(logits(decoder, ids)?)),
+                Detail::Targets => Ok(json!(log_probabilities(decoder, ids)?)),
+            };
+            ids.iter()
+                .map(of_sample)
+                .collect::<Result<Vec<Json>>>()
+                .map(Json::from)
+        };
+        Ok(json!({
+            "input_ids": ids,
+            "loss": before,
+            "adapter_loss": after,
+            "base": outcome(&self.plain)?,
+            "adapter": outcome(&tuned)?,
+        }))
+    }
+}
+
+/// Rows of [vocab], one for each token.
+fn logits(decoder: &Decoder, ids: &[u32]) -> Result<Vec<Vec<f32>>> {
+    let ctx = Ctx::infer(Rows::of_samples(&[(0, ids.len())])?);
+    let logits = decoder.logits(&Tensor::of_u32(ids.to_vec(), [ids.len()])?, &ctx)?;
+    let rows = logits.values()?.chunks_exact(decoder.vocab());
+    Ok(rows.map(<[f32]>::to_vec).collect())
+}
+
+/// Natural log-probabilities of the tokens 1, 2, … of `ids`.
+fn log_probabilities(decoder: &Decoder, ids: &[u32]) -> Result<Vec<f64>> {
+    let rows = logits(decoder, ids)?;
+    let of_target = |(row, target): (&Vec<f32>, &u32)| {
+        let largest = row.iter().fold(f32::NEG_INFINITY, |max, x| max.max(*x));
+        let sum: f64 = row.iter().map(|x| f64::from(x - largest).exp()).sum();
+        f64::from(row[*target as usize] - largest) - sum.ln()
+    };
+    Ok(rows.iter().zip(&ids[1..]).map(of_target).collect())
+}
+
+/// Nats per predicted token over all samples.
+fn loss(decoder: &Decoder, samples: &[Vec<u32>]) -> Result<f64> {
+    let mut all = Vec::new();
+    for ids in samples {
+        all.extend(log_probabilities(decoder, ids)?);
+    }
+    Ok(-all.iter().sum::<f64>() / all.len() as f64)
+}
+
+/// A pair of rank 3, uniform in ±1/√in and ±1/8.
+fn random_pair(name: &str, rows: usize, columns: usize) -> Pair {
+    let random = Random::new(1).named(name);
+    let matrix = |rows, columns, bound: f32, half| Matrix {
+        rows,
+        columns,
+        values: (0..rows * columns)
+            .map(|i| (random.fork(half).uniform(i as u64) * 2.0 - 1.0) * bound)
+            .collect(),
+    };
+    Pair {
+        a: matrix(3, columns, 1.0 / (columns as f32).sqrt(), 0),
+        b: matrix(rows, 3, 0.125, 1),
+    }
+}
+
+fn scaled(pairs: &BTreeMap<String, Pair>, factor: f32) -> BTreeMap<String, Pair> {
+    let mut pairs = pairs.clone();
+    let all = pairs.values_mut().flat_map(|pair| &mut pair.b.values);
+    all.for_each(|value| *value *= factor);
+    pairs
+}
+
+/// Copies a GGUF model and gives it a byte-level vocabulary, the smallest that llama.cpp takes.
+fn add_vocabulary(from: &Path, to: &Path) -> Result<()> {
+    let model = GgufFile::open(from)?;
+    let mut metadata = model.metadata().clone();
+    let tensors = model
+        .tensor_names()
+        .map(|name| Ok((name.to_owned(), model.weight(name)?)));
+    let tensors: Vec<_> = tensors.collect::<Result<_>>()?;
+    let Some((_, embedding)) = tensors.iter().find(|(name, _)| name == "token_embd.weight") else {
+        bail!(BadModel, "{} has no token_embd.weight", from.display());
+    };
+    let size = embedding.shape()[0];
+    // Letters from ! on stand for themselves in the byte alphabet; Ċ is the newline, which llama.cpp looks for.
+    let token = |i: usize| match i {
+        0 => "Ċ".to_owned(),
+        _ => char::from(b'!' + i as u8).to_string(),
+    };
+    metadata.set("tokenizer.ggml.model", Value::String("gpt2".into()));
+    metadata.set("tokenizer.ggml.pre", Value::String("gpt-2".into()));
+    metadata.set(
+        "tokenizer.ggml.tokens",
+        Value::Array(Array::Strings((0..size).map(token).collect())),
+    );
+    metadata.set(
+        "tokenizer.ggml.token_type",
+        Value::Array(Array::I32s(vec![1; size])),
+    );
+    metadata.set(
+        "tokenizer.ggml.merges",
+        Value::Array(Array::Strings(vec!["a b".into()])),
+    );
+    for role in ["bos", "eos"] {
+        metadata.set(format!("tokenizer.ggml.{role}_token_id"), Value::U32(1));
+    }
+    metadata.set("tokenizer.ggml.add_bos_token", Value::Bool(false));
+    gguf::write(to, &metadata, &tensors)
+}

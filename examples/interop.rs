@@ -15,17 +15,18 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use amv_train::autograd::backward;
 use amv_train::bail;
 use amv_train::data::Tokenizer;
 use amv_train::error::{Error, Result};
 use amv_train::export::{self, BaseModel, Export, Output};
-use amv_train::format::adapter::Base;
+use amv_train::format::adapter::{self, Base};
 use amv_train::format::gguf::{self, Array, GgufFile, Value};
 use amv_train::format::{Checkpoint, atomic};
-use amv_train::lora::{Adapter, LoraConfig, Matrix, Pair, Targets};
+use amv_train::lora::{Adapter, LoraConfig, Matrix, Optimizer, Pair, Targets};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
-use amv_train::tensor::{Ctx, Random, Rows, Tensor};
+use amv_train::tensor::{Ctx, Grads, Random, Rows, Tensor};
 use golden::{Golden, case};
 use serde_json::{Value as Json, json};
 
@@ -70,34 +71,31 @@ fn write_all(out: &Path) -> Result<()> {
             .into_iter()
             .map(|ids| ids.into_iter().take(tokens).collect())
             .collect();
-        let mut factor = None;
-        for (kind, file) in [
-            ("safetensors", case.clone()),
-            ("gguf", case.join("model.gguf")),
-        ] {
-            let model = Model::open(&file)?;
-            let mut pairs = golden.pairs((model.base.heads, model.base.kv_heads), model.base.pairs);
-            if name == "llama2" {
-                let width = model.plain.spec().width;
-                pairs.insert(
-                    "lm_head".into(),
-                    random_pair("lm_head", model.plain.vocab(), width),
-                );
-            }
-            // The goldens' adapter is mild: both bases get the same, larger one.
-            let factor = *factor.get_or_insert(model.factor(&pairs, &ids)?);
-            let report = model.report(
-                name,
-                scaled(&pairs, factor),
-                &ids,
-                &target.join(kind),
-                Detail::Logits,
-            )?;
-            atomic::write_bytes(
-                &target.join(format!("{kind}.json")),
-                report.to_string().as_bytes(),
-            )?;
+        let model = Model::open(&case)?;
+        let mut pairs = golden.pairs((model.base.heads, model.base.kv_heads), model.base.pairs);
+        if name == "llama2" {
+            let width = model.plain.spec().width;
+            let head = random_pair("lm_head", model.plain.vocab(), width);
+            pairs.insert("lm_head".into(), head);
         }
+        let pairs = model.trained(pairs, &ids)?;
+        model.write(
+            name,
+            pairs,
+            &ids,
+            &target.join("safetensors"),
+            Detail::Logits,
+        )?;
+        // The same adapter on the other kind of base, in that one's order of rows.
+        let model = Model::open(&case.join("model.gguf"))?;
+        let saved = adapter::read(&target.join("safetensors"), &model.base)?;
+        model.write(
+            name,
+            saved.pairs,
+            &ids,
+            &target.join("gguf"),
+            Detail::Logits,
+        )?;
     }
     write_smollm2(&out.join("smollm2"))
 }
@@ -128,16 +126,14 @@ fn write_smollm2(target: &Path) -> Result<()> {
         None => bail!(BadModel, "{SMOLLM2} is not a GGUF file"),
     };
     let ids = vec![tokenizer.encode(TEXT)?];
-    let factor = model.factor(&pairs, &ids)?;
-    let mut report = model.report(
+    let pairs = model.trained(pairs, &ids)?;
+    model.write(
         "smollm2",
-        scaled(&pairs, factor),
+        pairs,
         &ids,
         &target.join("gguf"),
         Detail::Targets,
-    )?;
-    report["model"] = json!(file);
-    atomic::write_bytes(&target.join("gguf.json"), report.to_string().as_bytes())
+    )
 }
 
 /// How much of the outcome a report holds.
@@ -178,30 +174,44 @@ impl Model {
         Ok((adapter, decoder))
     }
 
-    /// The smallest power of two that makes `pairs`, with B multiplied by it, move the loss enough.
-    fn factor(&self, pairs: &BTreeMap<String, Pair>, ids: &[Vec<u32>]) -> Result<f32> {
-        let before = loss(&self.plain, ids)?;
-        for factor in [1.0, 2.0, 4.0, 8.0, 16.0] {
-            let (_, tuned) = self.tuned(scaled(pairs, factor))?;
-            if (loss(&tuned, ids)? - before).abs() >= LEAST_EFFECT {
-                return Ok(factor);
+    /// `pairs` after as many steps on `samples` as lower the loss by more than [`LEAST_EFFECT`].
+    fn trained(
+        &self,
+        pairs: BTreeMap<String, Pair>,
+        samples: &[Vec<u32>],
+    ) -> Result<BTreeMap<String, Pair>> {
+        let goal = loss(&self.plain, samples)? - 1.5 * LEAST_EFFECT;
+        let (adapter, tuned) = self.tuned(pairs)?;
+        for step in 1..=100 {
+            let mut grads = Grads::default();
+            let (mut sum, mut count) = (0.0, 0);
+            for (number, ids) in samples.iter().enumerate() {
+                let time = ids.len() - 1;
+                let inputs = Tensor::of_u32(ids[..time].to_vec(), [time])?;
+                let targets = Tensor::of_u32(ids[1..].to_vec(), [time])?;
+                let rows = Rows::of_samples(&[(number as u32, time)])?;
+                let losses = tuned.losses(&inputs, &targets, &Ctx::train(rows, step, 0))?;
+                sum += f64::from(losses.values()?.iter().sum::<f32>());
+                count += time;
+                backward(losses, Tensor::new(vec![1.0; time], [time])?, &mut grads)?;
             }
+            if sum / count as f64 <= goal {
+                return adapter.pairs();
+            }
+            adapter.apply(Optimizer::adamw(0.0), 0.01, 1.0 / count as f64, &grads)?;
         }
-        bail!(
-            Internal,
-            "no factor moves the loss from {before} by {LEAST_EFFECT}"
-        );
+        bail!(Internal, "100 steps do not bring the loss to {goal}");
     }
 
-    /// Writes the adapter of `pairs` to `directory`; what the model computes without and with it, as JSON.
-    fn report(
+    /// Writes the adapter of `pairs` to `directory`, and to `directory`.json what the model computes without and with it.
+    fn write(
         &self,
         name: &str,
         pairs: BTreeMap<String, Pair>,
         ids: &[Vec<u32>],
         directory: &Path,
         detail: Detail,
-    ) -> Result<Json> {
+    ) -> Result<()> {
         let (adapter, tuned) = self.tuned(pairs)?;
         let model = BaseModel {
             name: name.into(),
@@ -238,13 +248,16 @@ impl Model {
                 .collect::<Result<Vec<Json>>>()
                 .map(Json::from)
         };
-        Ok(json!({
+        let report = json!({
+            "model": self.checkpoint.path(),
             "input_ids": ids,
             "loss": before,
             "adapter_loss": after,
             "base": outcome(&self.plain)?,
             "adapter": outcome(&tuned)?,
-        }))
+        });
+        let file = directory.with_extension("json");
+        atomic::write_bytes(&file, report.to_string().as_bytes())
     }
 }
 
@@ -292,13 +305,6 @@ fn random_pair(name: &str, rows: usize, columns: usize) -> Pair {
     }
 }
 
-fn scaled(pairs: &BTreeMap<String, Pair>, factor: f32) -> BTreeMap<String, Pair> {
-    let mut pairs = pairs.clone();
-    let all = pairs.values_mut().flat_map(|pair| &mut pair.b.values);
-    all.for_each(|value| *value *= factor);
-    pairs
-}
-
 /// Copies a GGUF model and gives it a byte-level vocabulary, the smallest that llama.cpp takes.
 fn add_vocabulary(from: &Path, to: &Path) -> Result<()> {
     let model = GgufFile::open(from)?;
@@ -316,6 +322,8 @@ fn add_vocabulary(from: &Path, to: &Path) -> Result<()> {
         0 => "Ċ".to_owned(),
         _ => char::from(b'!' + i as u8).to_string(),
     };
+    // A name with phi3 in it would make llama.cpp look for that model's own special tokens.
+    metadata.set("general.name", Value::String("small".into()));
     metadata.set("tokenizer.ggml.model", Value::String("gpt2".into()));
     metadata.set("tokenizer.ggml.pre", Value::String("gpt-2".into()));
     metadata.set(

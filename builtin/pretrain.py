@@ -39,12 +39,12 @@ METADATA = {
     ],
 }
 RUN = {
-    "epochs": 4.48,  # 501 steps
+    "epochs": 40,  # 4480 steps
     "batch": 128,
     "matrix_lr": 0.008,
     "vector_lr": 0.004,
     "weight_decay": 0.1,
-    "dropout": 0.12,
+    "dropout": 0.2,
     "warmup": 100,
     "seed": 1,
 }

@@ -269,11 +269,11 @@ export interface TrainOptions extends RunListeners {
 /** What can follow and end a run; part of the options of every training function. */
 export interface RunListeners {
   /**
-   * Aborting stops the run after its step; the run then rejects with the signal's reason, and the last checkpoint
-   * stays on disk. To keep the result of a run that is cut short, use {@link TrainRun.stop}.
+   * Aborting stops the run after its step; the run then rejects with the signal's reason, although what was
+   * learned until then is saved. To get the result of a run that is cut short, use {@link TrainRun.stop}.
    */
   signal?: AbortSignal;
-  /** Called with every event, in order. If it throws, the run stops, saves and rejects with what was thrown. */
+  /** Called with every event, in order. If it throws, or returns a promise that rejects, the run stops, saves and rejects with that. */
   onEvent?: (event: TrainEvent) => void;
 }
 
@@ -348,7 +348,7 @@ export interface EvalEvent {
   perplexity: number | null;
 }
 
-/** An adapter was written. */
+/** One file of the adapter was written; a run ends with one such event for each file. */
 export interface SaveEvent {
   type: "save";
   step: number;

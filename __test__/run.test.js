@@ -137,6 +137,15 @@ describe("a run that fails", () => {
     await assert.rejects(startRun(launch), { code: "USAGE" });
   });
 
+  test("stops and rejects with what an async onEvent rejects with", async () => {
+    const native = scripted(100);
+    const onEvent = async () => {
+      throw new RangeError("mine");
+    };
+    await assert.rejects(startRun(native.launch, { onEvent }), RangeError);
+    assert.ok(native.stopped);
+  });
+
   test("stops and rejects with what onEvent throws", async () => {
     const native = scripted(1000);
     const onEvent = () => {

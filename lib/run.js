@@ -46,12 +46,17 @@ function startRun(launch, listeners = {}) {
     else settle.resolve(result);
   }
 
+  function failed(error) {
+    problem ??= { error };
+    stop();
+  }
+
   function emit(event) {
     try {
-      onEvent?.(event);
+      // An async onEvent answers with a promise, whose rejection would otherwise end the process.
+      onEvent?.(event)?.then?.(undefined, failed);
     } catch (error) {
-      problem ??= { error };
-      stop();
+      failed(error);
     }
     for (const reader of readers) reader.push(event);
   }

@@ -363,3 +363,17 @@ fn evaluation_measures_what_was_held_back() {
     );
     assert!(evals[2].1 < evals[0].1, "{evals:?}");
 }
+
+#[test]
+fn a_run_stopped_before_its_first_step_writes_no_adapter() {
+    let desk = Desk::new(TWENTY_WORDS);
+    let options = json!({ "data": desk.text("data.txt"), "output": desk.text("out/") });
+    let options: TrainOptions = serde_json::from_value(options).unwrap();
+    let stopped = AtomicBool::new(true);
+    let end = train(&options, &package(), &Heard::default(), &stopped).unwrap();
+    assert!(
+        matches!(&end, Event::End { steps: 0, files, .. } if files.is_empty()),
+        "{end:?}"
+    );
+    assert!(!desk.path("out").exists());
+}

@@ -80,6 +80,9 @@ function stopOnSignals(run, progress) {
 }
 
 function resultText(result, firstLoss, options) {
+  if (result.steps === 0) {
+    return `${result.status} before the first step: nothing was learned, so nothing was saved\n`;
+  }
   const change =
     firstLoss === undefined ? "" : ` (first step ${loss(firstLoss)})`;
   const lines = [

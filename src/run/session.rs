@@ -203,8 +203,11 @@ impl<'a> Session<'a> {
         Ok(outcome)
     }
 
-    /// Writes the adapter and returns the files.
+    /// Writes the adapter and returns the files: none when no step was done.
     pub fn save(&self, output: &Output, outcome: &Outcome) -> Result<Vec<String>> {
+        if outcome.steps == 0 {
+            return Ok(Vec::new());
+        }
         let tokenizer = &self.base.tokenizer;
         let export = Export {
             adapter: &self.adapter,

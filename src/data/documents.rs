@@ -36,8 +36,14 @@ pub fn read(path: &Path) -> Result<Documents> {
         .unwrap_or(path.as_os_str())
         .to_string_lossy()
         .into_owned();
-    if path.is_dir() {
-        return Err(error!(UnsupportedFormat, "{} is a directory", path.display()).hint(FORMATS));
+    let about = std::fs::metadata(path).map_err(|cause| Error::file("read", path, &cause))?;
+    // Opening a pipe would wait for a writer that may never come, and some devices have no end.
+    if !about.is_file() {
+        let what = match about.is_dir() {
+            true => "a directory",
+            false => "not a regular file",
+        };
+        return Err(error!(UnsupportedFormat, "{} is {what}", path.display()).hint(FORMATS));
     }
     let bytes = std::fs::read(path).map_err(|cause| Error::file("read", path, &cause))?;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
@@ -182,6 +188,8 @@ mod tests {
             let (_dir, path) = file(name, content);
             assert!(read(&path).unwrap_err().message.starts_with(name), "{name}");
         }
+        let error = read(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(error.message, "/dev/zero is not a regular file");
         assert!(
             read(Path::new("/nowhere.txt"))
                 .unwrap_err()

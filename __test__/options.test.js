@@ -75,6 +75,7 @@ describe("options in JavaScript", () => {
     { target: ["q_proj", 1] },
     { warmup: "101%" },
     { warmup: -1 },
+    { warmup: ["3%"] },
     { noShuffle: 1 },
     { backend: "cuda" },
     { json: true },
@@ -83,10 +84,24 @@ describe("options in JavaScript", () => {
       assert.throws(() => check(bad), { code: "USAGE" }));
   }
 
+  test("without JSON are refused like others", () => {
+    const endless = {};
+    endless.self = endless;
+    for (const value of [3n, Symbol("x"), () => {}, endless]) {
+      for (const name of ["epochs", "warmup", "model", "target", "lr"]) {
+        assert.throws(() => check({ [name]: value }), { code: "USAGE" });
+      }
+    }
+    assert.throws(
+      () => check({ epochs: 2 ** 40 }),
+      usage(/at most 4294967295/),
+    );
+  });
+
   test("reject the run instead of throwing", async () => {
     await assert.rejects(train({ output: "x/", epochs: -1 }), usage(/epochs/));
     for (const nothing of [undefined, null, 7, "x", []]) {
-      await assert.rejects(train(nothing), { code: "USAGE" });
+      await assert.rejects(train(nothing), usage(/takes one options object/));
     }
   });
 });

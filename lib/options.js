@@ -48,7 +48,7 @@ function checkOptions(command, given) {
     }
     const name = property(option.name);
     if (!isOfType(option, value)) {
-      problems.push(`${key}: ${expected(option)}, not ${show(value)}`);
+      problems.push(`${key}: ${expected(option, value)}, not ${show(value)}`);
     } else if (seen.has(option) && checked[name] !== value) {
       const same = `${name}, which is the same option`;
       problems.push(`${key}: ${show(value)} contradicts ${same}`);
@@ -110,11 +110,12 @@ function isInRange({ above, min, below }, value) {
 }
 
 function isPercentage(value) {
+  if (typeof value !== "string") return false;
   return /^\d+(\.\d+)?%$/.test(value) && parseFloat(value) <= 100;
 }
 
 /** What a value must be, in words: "must be a whole number of at least 1". */
-function expected(option) {
+function expected(option, value) {
   switch (option.type) {
     case "flag":
       return "must be true or false";
@@ -125,7 +126,9 @@ function expected(option) {
     case "choice":
       return `must be ${new Intl.ListFormat("en", { type: "disjunction" }).format(option.choices)}`;
     case "integer":
-      return `must be a whole number of at least ${option.min}`;
+      return typeof value === "number" && value > option.max
+        ? `must be a whole number of at most ${option.max}`
+        : `must be a whole number of at least ${option.min}`;
     case "steps":
       return "must be a whole number of steps or a percentage such as 3%";
     case "number": {
@@ -139,16 +142,21 @@ function expected(option) {
   }
 }
 
+/** A value in a message. Some, such as 3n and objects that hold themselves, have no JSON. */
 function show(value) {
   if (typeof value === "number") return String(value);
-  return JSON.stringify(value) ?? String(value);
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    return `a ${typeof value}`;
+  }
 }
 
 /** The value that a text on the command line stands for; throws USAGE naming the flag. */
 function parseValue(option, text) {
   const value = fromText(option, text);
   if (!isOfType(option, value)) {
-    throw usage([`--${option.name} ${expected(option)}, not "${text}"`]);
+    throw usage([`--${option.name} ${expected(option, value)}, not "${text}"`]);
   }
   return value;
 }

@@ -7,10 +7,18 @@ const { startRun } = require("./run.js");
 /** Trains a LoRA adapter; see index.d.ts. Never throws: a wrong option rejects the run. */
 function train(options) {
   const { signal, onEvent, ...given } = options ?? {};
+  const isObject = typeof options === "object" && !Array.isArray(options);
   return startRun(
     (onMessage) => {
-      const json = JSON.stringify(checkOptions("train", options && given));
-      return loadNative().startTrain(json, BUILT_IN_FOLDER, onMessage);
+      const checked = checkOptions(
+        "train",
+        options && isObject ? given : options,
+      );
+      return loadNative().startTrain(
+        JSON.stringify(checked),
+        BUILT_IN_FOLDER,
+        onMessage,
+      );
     },
     { signal, onEvent },
   );

@@ -320,6 +320,30 @@ fn three_steps_that_are_not_finite_end_the_run_and_leave_the_adapter_alone() {
 }
 
 #[test]
+fn a_short_run_that_skips_every_step_is_an_error() {
+    let samples = samples(&[(3..13).collect()]);
+    let setup = setup(&fixtures("models/llama_gqa_tied"), None, 0.0);
+    let train = |total| {
+        let trainer = Trainer {
+            model: &setup.model,
+            adapter: &setup.adapter,
+            samples: &samples,
+            eval: &[],
+            settings: Settings {
+                optimizer: Optimizer::adamw(1e40),
+                ..settings(1, (1, 1), total)
+            },
+            listener: &Heard::default(),
+            stop: &AtomicBool::new(false),
+            sample: &|_| Ok(()),
+        };
+        trainer.run()
+    };
+    train(1).unwrap();
+    assert_eq!(train(2).unwrap_err().code.name(), "NON_FINITE");
+}
+
+#[test]
 fn stop_ends_the_run_after_its_step() {
     let samples = samples(&[(3..13).collect()]);
     let setup = setup(&fixtures("models/llama_gqa_tied"), None, 0.0);

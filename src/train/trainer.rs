@@ -72,6 +72,7 @@ impl Trainer<'_> {
         let total = schedule.total;
         let mut losses = Vec::new();
         let (mut done, mut skipped_in_a_row) = (0, 0);
+        let mut zero_seen = false;
         let mut training = Duration::ZERO;
         while done < total && !self.stop.load(Ordering::Relaxed) {
             let started = Instant::now();
@@ -89,40 +90,46 @@ impl Trainer<'_> {
                 grad_norm: step.grad_norm,
                 tokens: step.tokens,
                 tokens_per_second: step.tokens as f64 / started.elapsed().as_secs_f64(),
-                eta_ms: (per_step * (total - done) as u32).as_millis() as u64,
+                eta_ms: (per_step.as_secs_f64() * 1e3 * (total - done) as f64) as u64,
                 memory_bytes: memory::resident_bytes(),
                 skipped: step.skipped,
             });
             if step.skipped {
                 skipped_in_a_row += 1;
                 self.warn_skipped(done, &step);
-                if skipped_in_a_row == MAX_SKIPPED {
+                // A run too short for three learned nothing when it skipped every step.
+                if skipped_in_a_row == MAX_SKIPPED || (done == total && losses.is_empty()) {
                     return Err(error!(
                         NonFinite,
                         "loss or gradient was not finite in steps {} to {done}, so the run stopped",
-                        done + 1 - MAX_SKIPPED
+                        done + 1 - skipped_in_a_row
                     )
                     .hint("use a lower --lr or --alpha; nothing was saved by this run"));
                 }
             } else {
                 skipped_in_a_row = 0;
                 losses.push(step.loss);
-                self.warn_zero(done, &step);
+                zero_seen = zero_seen || self.warn_zero(done, &step);
             }
             self.after_step(done)?;
         }
+        Ok(self.outcome(done, &losses))
+    }
+
+    /// `losses`: of the steps that were not skipped.
+    fn outcome(&self, done: usize, losses: &[f64]) -> Outcome {
         let tail = losses.len().div_ceil(10).max(1).min(losses.len());
         let last = &losses[losses.len() - tail..];
-        Ok(Outcome {
-            status: if done < total {
+        Outcome {
+            status: if done < self.settings.schedule.total {
                 Status::Stopped
             } else {
                 Status::Completed
             },
             steps: done,
-            epochs: done as f64 / plan.steps_per_epoch() as f64,
+            epochs: done as f64 / self.settings.plan.steps_per_epoch() as f64,
             final_loss: last.iter().sum::<f64>() / tail as f64,
-        })
+        }
     }
 
     /// Step number `index`, from 0. The loss is divided by the target tokens of the whole step.
@@ -180,10 +187,13 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// The mean loss of the held-out samples.
+    /// The mean loss of the held-out samples; nothing is told when `stop` comes before the last of them.
     pub fn evaluate(&self, step: usize) -> Result<()> {
         let (mut loss, mut targets) = (0.0, 0);
         for number in 0..self.eval.len() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
             let batch = Batch::new(self.eval, &[number])?;
             let ctx = Ctx::infer(batch.rows.clone());
             loss += sum(&self.model.losses(&batch.ids, &batch.targets, &ctx)?)?;
@@ -222,12 +232,12 @@ impl Trainer<'_> {
         });
     }
 
-    /// A loss or gradient of exactly zero means that nothing is learned.
-    fn warn_zero(&self, step: usize, at: &Step) {
+    /// Warns of a loss or gradient of exactly zero, which means that nothing is learned; true when it did.
+    fn warn_zero(&self, step: usize, at: &Step) -> bool {
         let what = match (at.loss == 0.0, at.grad_norm == 0.0) {
             (true, _) => "loss",
             (_, true) => "gradient",
-            _ => return,
+            _ => return false,
         };
         let message =
             format!("step {step}: the {what} is exactly 0, so nothing was learned from it");
@@ -235,6 +245,7 @@ impl Trainer<'_> {
             code: "ZERO",
             message,
         });
+        true
     }
 }
 

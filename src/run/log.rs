@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::train::{Event, Listener};
@@ -11,30 +11,41 @@ use crate::train::{Event, Listener};
 /// Passes events on and writes each to its files, one JSON object a line.
 pub struct Log<'a> {
     listener: &'a dyn Listener,
-    files: Mutex<Vec<File>>,
+    written: Mutex<Written>,
+}
+
+#[derive(Default)]
+struct Written {
+    files: Vec<File>,
+    /// Lines before the start of the run, for files that are added later: none of them misses a warning.
+    before_start: Vec<u8>,
 }
 
 impl<'a> Log<'a> {
     pub fn new(listener: &'a dyn Listener) -> Log<'a> {
         Log {
             listener,
-            files: Mutex::default(),
+            written: Mutex::default(),
         }
     }
 
-    /// Also writes to the file at `path`, which is replaced.
+    /// Also writes to the file at `path`, which is replaced; what was told before comes first.
     pub fn add_file(&self, path: &Path) -> Result<()> {
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
             .open(path);
-        let file = file.map_err(|cause| Error::file("write", path, &cause))?;
-        self.files
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(file);
+        let failed = |cause| Error::file("write", path, &cause);
+        let mut file = file.map_err(failed)?;
+        let mut written = self.written();
+        file.write_all(&written.before_start).map_err(failed)?;
+        written.files.push(file);
         Ok(())
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -46,17 +57,26 @@ impl Listener for Log<'_> {
             return;
         };
         line.push(b'\n');
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.retain_mut(|file| match file.write_all(&line) {
-            Ok(()) => true,
-            Err(cause) => {
-                let message = format!("the event log cannot be written any more: {cause}");
-                self.listener.event(&Event::Warning {
-                    code: "IO",
-                    message,
-                });
-                false
+        let mut written = self.written();
+        match event {
+            Event::Start { .. } => written.before_start = Vec::new(),
+            Event::Warning { .. } if written.files.is_empty() => {
+                written.before_start.extend(&line);
             }
-        });
+            _ => (),
+        }
+        written
+            .files
+            .retain_mut(|file| match file.write_all(&line) {
+                Ok(()) => true,
+                Err(cause) => {
+                    let message = format!("the event log cannot be written any more: {cause}");
+                    self.listener.event(&Event::Warning {
+                        code: "IO",
+                        message,
+                    });
+                    false
+                }
+            });
     }
 }

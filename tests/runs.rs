@@ -1,83 +1,25 @@
 //! Whole runs on the built-in model, from options to files: what users of such trainers ran into.
 
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+mod desk;
+
 use std::sync::atomic::AtomicBool;
 
 use amv_train::data::Tokenizer;
-use amv_train::error::{Code, Error};
-use amv_train::format::gguf::{self, Metadata, Value};
+use amv_train::error::Code;
 use amv_train::format::{Checkpoint, adapter};
 use amv_train::generate::{Sampler, generate};
 use amv_train::lora::{Adapter, LoraConfig};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
-use amv_train::run::{Package, inspect, train};
-use amv_train::train::{Event, Listener, TrainOptions};
+use amv_train::run::train;
+use amv_train::train::{Event, TrainOptions};
+use desk::{Desk, Heard, TWENTY_WORDS, package, steps};
 use serde_json::json;
-
-#[derive(Default)]
-struct Heard(Mutex<Vec<Event>>);
-
-impl Listener for Heard {
-    fn event(&self, event: &Event) {
-        self.0.lock().unwrap().push(event.clone());
-    }
-}
-
-fn package() -> Package {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("builtin");
-    Package { dir }
-}
-
-/// A folder with the data of a run.
-struct Desk {
-    folder: tempfile::TempDir,
-}
-
-impl Desk {
-    fn new(data: &str) -> Desk {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("data.txt"), data).unwrap();
-        std::fs::write(folder.path().join("data.jsonl"), data).unwrap();
-        Desk { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-
-    /// Runs with `options` over the defaults: data.txt, output `out/`.
-    fn run(&self, options: serde_json::Value) -> (Result<Event, Error>, Vec<Event>) {
-        let mut all = json!({ "data": self.text("data.txt"), "output": self.text("out/") });
-        let given = options.as_object().unwrap().clone();
-        all.as_object_mut().unwrap().extend(given);
-        let options: TrainOptions = serde_json::from_value(all).unwrap();
-        let heard = Heard::default();
-        let end = train(&options, &package(), &heard, &AtomicBool::new(false));
-        (end, heard.0.into_inner().unwrap())
-    }
-}
-
-/// (loss, tokens) of every step.
-fn steps(events: &[Event]) -> Vec<(f64, usize)> {
-    let step = |event: &Event| match event {
-        Event::Step { loss, tokens, .. } => Some((*loss, *tokens)),
-        _ => None,
-    };
-    events.iter().filter_map(step).collect()
-}
 
 fn tokenizer() -> Tokenizer {
     let checkpoint = Checkpoint::open(&package().model_path("tiny-transformer")).unwrap();
     Tokenizer::from_gguf(checkpoint.gguf().unwrap()).unwrap()
 }
-
-const TWENTY_WORDS: &str = "the quick brown fox jumps over the lazy dog and then it sleeps under a tree until the sun is gone";
 
 #[test]
 fn a_text_shorter_than_the_sequence_trains_at_its_own_length() {
@@ -180,23 +122,6 @@ fn a_model_taught_short_answers_learns_to_stop() {
 }
 
 #[test]
-fn an_existing_output_is_refused_before_any_work_and_stays() {
-    let desk = Desk::new(TWENTY_WORDS);
-    let options = json!({ "output": desk.text("a.safetensors"), "maxSteps": 1 });
-    desk.run(options.clone()).0.unwrap();
-    let before = std::fs::read(desk.path("a.safetensors")).unwrap();
-    let (end, events) = desk.run(options);
-    let error = end.unwrap_err();
-    assert_eq!(error.code, Code::Usage);
-    assert!(
-        error.message.contains("a.safetensors exists already"),
-        "{error}"
-    );
-    assert!(events.is_empty());
-    assert_eq!(std::fs::read(desk.path("a.safetensors")).unwrap(), before);
-}
-
-#[test]
 fn a_run_that_diverges_names_it_and_leaves_the_saved_adapter_alone() {
     let desk = Desk::new(TWENTY_WORDS);
     desk.run(json!({ "maxSteps": 1 })).0.unwrap();
@@ -257,68 +182,22 @@ fn a_continued_adapter_starts_where_the_first_ended_and_keeps_its_rank() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_by_name_and_writes_nothing() {
-    let desk = Desk::new(TWENTY_WORDS);
-    let unknown = desk.path("mamba.gguf");
-    let mut metadata = Metadata::new();
-    metadata.set("general.architecture", Value::String("mamba".into()));
-    gguf::write(&unknown, &metadata, &[]).unwrap();
-    std::fs::write(desk.path("page.gguf"), "<!DOCTYPE html>").unwrap();
-    for (options, code, says) in [
-        (
-            json!({ "model": unknown.display().to_string() }),
-            Code::UnsupportedModel,
-            "mamba",
-        ),
-        (
-            json!({ "model": desk.text("page.gguf") }),
-            Code::BadModel,
-            "page.gguf",
-        ),
-        (
-            json!({ "model": desk.text("none.gguf") }),
-            Code::NotFound,
-            "none.gguf",
-        ),
-        (
-            json!({ "data": desk.text("none.txt") }),
-            Code::NotFound,
-            "none.txt",
-        ),
-        (
-            json!({ "backend": "vulkan" }),
-            Code::BackendUnavailable,
-            "vulkan",
-        ),
-        (
-            json!({ "backend": "opencl" }),
-            Code::BackendUnavailable,
-            "opencl",
-        ),
-        (json!({ "target": "query" }), Code::Usage, "query"),
-        (json!({ "target": "lm_head" }), Code::Usage, "lm_head"),
-        (json!({ "rank": 100_000 }), Code::Usage, "100000"),
-        (
-            json!({ "output": desk.text("a.bin") }),
-            Code::Usage,
-            "a.bin",
-        ),
-        (
-            json!({ "initAdapter": desk.text("none") }),
-            Code::NotFound,
-            "none",
-        ),
-        (json!({ "warmup": "fast" }), Code::Usage, "fast"),
-        (json!({ "seqLen": 1 }), Code::Usage, "seq-len"),
-    ] {
-        let error = desk.run(options.clone()).0.unwrap_err();
-        assert_eq!(error.code, code, "{options}: {error}");
-        assert!(error.message.contains(says), "{options}: {error}");
+fn the_log_has_the_warnings_from_before_the_start() {
+    let desk = Desk::new("{\"text\": \"one two three\"}\n{\"text\": \" \"}\n");
+    let options = json!({
+        "data": desk.text("data.jsonl"), "log": desk.text("log.jsonl"), "maxSteps": 1
+    });
+    let (end, events) = desk.run(options);
+    end.unwrap();
+    let heard: String = events
+        .iter()
+        .map(|event| serde_json::to_string(event).unwrap() + "\n")
+        .collect();
+    assert!(heard.contains("EMPTY_TEXT"));
+    for log in ["log.jsonl", "out.amv/metrics.jsonl"] {
+        let log = std::fs::read_to_string(desk.path(log)).unwrap();
+        assert_eq!(log, heard);
     }
-    assert!(!desk.path("out").exists() && !desk.path("out.amv").exists());
-    let report = inspect(&unknown.display().to_string(), &package()).unwrap();
-    assert_eq!(report["trainable"], json!(false));
-    assert!(report["reason"].as_str().unwrap().contains("mamba"));
 }
 
 #[test]

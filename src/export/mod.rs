@@ -51,15 +51,40 @@ pub struct Written {
 pub fn write(output: &Output, export: &Export) -> Result<Vec<Written>> {
     let pairs = export.adapter.pairs()?;
     check(&pairs, export.adapter.config())?;
-    let directory = output.directory();
-    let is_new = !directory.exists();
-    fs::create_dir_all(&directory).map_err(|cause| Error::file("make", &directory, &cause))?;
+    let is_new = make_directory(output)?;
     let written = stage(output, export, &pairs);
     if is_new && written.is_err() {
         // Fails, as it should, when something is in it.
-        let _ = fs::remove_dir(&directory);
+        let _ = fs::remove_dir(output.directory());
     }
     written
+}
+
+/// Finds out whether [`write`] will have a place to write to, so that no training is lost for want of one.
+pub fn try_output(output: &Output) -> Result<()> {
+    let is_new = make_directory(output)?;
+    let tried = try_names(output);
+    if is_new {
+        let _ = fs::remove_dir(output.directory());
+    }
+    tried.and_then(|()| Staging::refuse_directories(&output.files()))
+}
+
+/// Writes an empty file under every name, of which one may be too long.
+fn try_names(output: &Output) -> Result<()> {
+    let staging = Staging::inside(&output.directory())?;
+    output
+        .files()
+        .iter()
+        .try_for_each(|place| atomic::write_bytes(&staging.path(place), b""))
+}
+
+/// True when the output's directory was not there.
+fn make_directory(output: &Output) -> Result<bool> {
+    let directory = output.directory();
+    let is_new = !directory.exists();
+    fs::create_dir_all(&directory).map_err(|cause| Error::file("make", &directory, &cause))?;
+    Ok(is_new)
 }
 
 fn stage(output: &Output, export: &Export, pairs: &BTreeMap<String, Pair>) -> Result<Vec<Written>> {

@@ -99,19 +99,22 @@ impl Output {
         }
     }
 
-    /// The files that are there already.
-    pub fn existing(&self) -> Vec<PathBuf> {
+    /// Every file that is written.
+    pub fn files(&self) -> Vec<PathBuf> {
         let files = [
             Some(self.peft()),
             self.peft_config(),
             Some(self.gguf()),
             Some(self.sidecar()),
         ];
+        files.into_iter().flatten().collect()
+    }
+
+    /// The files that are there already.
+    pub fn existing(&self) -> Vec<PathBuf> {
+        let mut files = self.files();
+        files.retain(|file| file.exists());
         files
-            .into_iter()
-            .flatten()
-            .filter(|file| file.exists())
-            .collect()
     }
 }
 

@@ -13,16 +13,15 @@ use crate::error::{Error, Result};
 ///
 /// Errors: those of `fill`, and those of the file system, with the path. After an error nothing new is left behind.
 pub fn write(path: &Path, fill: impl FnOnce(&mut Output) -> Result<()>) -> Result<()> {
-    // The temporary name is short and of its own, so that a long name or a second writer cannot get in the way.
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let temporary = path.with_file_name(format!(".amv-{}-{count}.tmp", process::id()));
-
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&temporary)
-        .map_err(|cause| Error::file("write", path, &cause))?;
+    let opened = temporary_name(|name| {
+        let temporary = path.with_file_name(name);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)?;
+        Ok((temporary, file))
+    });
+    let (temporary, file) = opened.map_err(|cause| Error::file("write", path, &cause))?;
     let mut guard = RemoveOnDrop(Some(&temporary));
     let mut output = Output {
         writer: BufWriter::with_capacity(1 << 20, file),
@@ -45,6 +44,21 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut Output) -> Result<()>) -> Resul
 /// Writes `bytes` as the whole file at `path`; see [`write`].
 pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
     write(path, |output| output.bytes(bytes))
+}
+
+/// What `make` makes of the first temporary name that is free.
+///
+/// The name is short and of its own, so that a long name or a second writer cannot get in the way. One that is taken was
+/// left by a killed process that had the same id.
+pub(super) fn temporary_name<T>(mut make: impl FnMut(&str) -> io::Result<T>) -> io::Result<T> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        match make(&format!(".amv-{}-{count}.tmp", process::id())) {
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => (),
+            made => return made,
+        }
+    }
 }
 
 /// The file that [`write`] fills. It is also an [`io::Write`], for serializers.

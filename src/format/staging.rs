@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::atomic::temporary_name;
 use crate::error;
 use crate::error::{Error, Result};
 
@@ -17,14 +16,28 @@ pub struct Staging {
 impl Staging {
     /// A new, empty staging directory inside `directory`, which must exist.
     pub fn inside(directory: &Path) -> Result<Staging> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let staging = directory.join(format!(".amv-{}-{count}.tmp", process::id()));
-        fs::create_dir(&staging).map_err(|cause| Error::file("write in", directory, &cause))?;
+        let made = temporary_name(|name| {
+            let staging = directory.join(name);
+            fs::create_dir(&staging).map(|()| staging)
+        });
+        let staging = made.map_err(|cause| Error::file("write in", directory, &cause))?;
         Ok(Staging {
             directory: staging,
             keep: false,
         })
+    }
+
+    /// Refuses places where no file can go because a directory is there.
+    pub fn refuse_directories(places: &[PathBuf]) -> Result<()> {
+        match places.iter().find(|place| place.is_dir()) {
+            Some(taken) => Err(error!(
+                Io,
+                "cannot write {}: a directory has that name",
+                taken.display()
+            )
+            .hint("choose another output or move the directory away")),
+            None => Ok(()),
+        }
     }
 
     /// Where to write the file that will end up at `place`.
@@ -38,14 +51,7 @@ impl Staging {
     /// the file that describes the others last. When a rename fails, the finished files that have not moved stay in the
     /// staging directory, and the error says where: nothing that was computed is lost.
     pub fn publish(mut self, places: &[PathBuf]) -> Result<()> {
-        if let Some(taken) = places.iter().find(|place| place.is_dir()) {
-            return Err(error!(
-                Io,
-                "cannot write {}: a directory has that name",
-                taken.display()
-            )
-            .hint("choose another output or move the directory away"));
-        }
+        Self::refuse_directories(places)?;
         for place in places {
             if let Err(cause) = fs::rename(self.path(place), place) {
                 self.keep = true;
@@ -102,6 +108,21 @@ mod tests {
         staging.publish(&places).unwrap();
         assert_eq!(fs::read(&places[0]).unwrap(), b"new");
         assert_eq!(names(folder.path()), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_a_killed_process_of_the_same_id_left_is_in_nobody_s_way() {
+        let folder = tempfile::tempdir().unwrap();
+        // In a container every run may have the same process id.
+        for count in 0..200 {
+            let left = format!(".amv-{}-{count}.tmp", std::process::id());
+            fs::create_dir(folder.path().join(left)).unwrap();
+        }
+        let place = folder.path().join("a");
+        let staging = Staging::inside(folder.path()).unwrap();
+        fs::write(staging.path(&place), "new").unwrap();
+        staging.publish(std::slice::from_ref(&place)).unwrap();
+        assert_eq!(fs::read(&place).unwrap(), b"new");
     }
 
     #[test]

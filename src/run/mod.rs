@@ -3,6 +3,7 @@
 mod base;
 mod describe;
 mod log;
+mod places;
 mod sampling;
 mod session;
 mod settings;

@@ -18,6 +18,7 @@ use crate::nn::Loader;
 use crate::run::Package;
 use crate::run::base::Base;
 use crate::run::log::Log;
+use crate::run::places;
 use crate::run::sampling::tell_sample;
 use crate::run::settings::settings;
 use crate::run::start::new_adapter;
@@ -201,6 +202,16 @@ impl<'a> Session<'a> {
             tell(outcome.steps, SampleMoment::After)?;
         }
         Ok(outcome)
+    }
+
+    /// Refuses to write where this run reads.
+    pub fn check_places(&self, output: &Output, package: &Package) -> Result<()> {
+        let log = self.options.log.as_deref().map(Path::new);
+        let data = [&self.used.data, &self.used.eval_data];
+        let mut inputs = self.base.checkpoint.catalog().paths();
+        inputs.extend(data.into_iter().flatten().map(Path::new));
+        let model = package.model_path(&self.options.model);
+        places::check(output, log, &inputs, &model)
     }
 
     /// Writes the adapter and returns the files: none when no step was done.

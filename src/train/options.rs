@@ -45,9 +45,6 @@ pub struct TrainOptions {
     pub log: Option<String>,
 }
 
-/// More threads than any machine this is for has cores; starting them takes longer than they help.
-const MAX_THREADS: usize = 1024;
-
 /// The model trained when none is named; it ships with the package.
 pub const BUILT_IN: &str = "tiny-transformer";
 
@@ -171,13 +168,6 @@ impl TrainOptions {
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             bail!(Usage, "{name} is 0; it must be at least 1");
         }
-        if self.threads > MAX_THREADS {
-            bail!(
-                Usage,
-                "threads is {}; use at most {MAX_THREADS}, or 0 for one on each core",
-                self.threads
-            );
-        }
         if let Some(seq_len) = self.seq_len
             && seq_len < 2
         {
@@ -249,7 +239,6 @@ mod tests {
             (r#"{"output":"a/","lr":0}"#, "lr"),
             (r#"{"output":"a/","batchSize":0}"#, "batch-size"),
             (r#"{"output":"a/","loraDropout":1}"#, "lora-dropout"),
-            (r#"{"output":"a/","threads":99999999}"#, "threads"),
             ("{}", "output"),
         ] {
             assert!(

@@ -136,7 +136,9 @@ describe("a signal", () => {
 test("a reader that goes away ends the run, saved and without a complaint", async () => {
   const { status, stderr } = await run(
     `train ${LONG} --output pipe/ --json`,
-    (child) => child.stdout.destroy(),
+    (child, { stdout }) => {
+      if (stdout.includes('"type":"step"')) child.stdout.destroy();
+    },
   );
   assert.equal(status, 0);
   assert.equal(stderr, "");

@@ -38,7 +38,7 @@ function fitted(fields, width) {
 class LiveLine {
   #stream;
   #shown = 0;
-  #drawnAt = 0;
+  #drawnAt = -Infinity;
   #line = "";
 
   constructor(stream) {

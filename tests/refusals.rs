@@ -137,3 +137,18 @@ fn more_threads_than_help_are_refused() {
     let (end, _) = Desk::new(TWENTY_WORDS).run(json!({ "threads": 100_000 }));
     assert!(end.unwrap_err().message.contains("100000"));
 }
+
+#[test]
+fn a_model_that_is_not_finite_is_blamed_and_not_the_learning_rate() {
+    let desk = Desk::new(TWENTY_WORDS);
+    let mut bytes = std::fs::read(package().model_path("tiny-transformer")).unwrap();
+    // The end of the file is tensor data: scales and norms of all ones bits are NaN.
+    let end = bytes.len();
+    bytes[end - 65_536..end].fill(0xff);
+    std::fs::write(desk.path("nan.gguf"), bytes).unwrap();
+    let (end, _) = desk.run(json!({ "model": desk.text("nan.gguf") }));
+    let error = end.unwrap_err();
+    assert_eq!(error.code, Code::NonFinite);
+    assert!(error.hint.unwrap().contains("the model"));
+    assert!(!desk.path("out").exists());
+}

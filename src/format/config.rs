@@ -125,7 +125,7 @@ impl Config {
             Some(number) => Ok(number),
             None => bail!(
                 BadModel,
-                "the model's configuration has no {}",
+                "the model's configuration has no {} above 0",
                 self.name(key)
             ),
         }

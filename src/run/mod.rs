@@ -4,6 +4,7 @@ mod base;
 mod describe;
 mod log;
 mod places;
+mod samples;
 mod sampling;
 mod session;
 mod settings;

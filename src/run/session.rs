@@ -7,8 +7,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 
 use crate::backend;
-use crate::data::{self, Eos, Sample};
-use crate::error;
+use crate::data::Sample;
 use crate::error::Result;
 use crate::export::{self, BaseModel, Export, Output};
 use crate::format::adapter;
@@ -19,12 +18,13 @@ use crate::run::Package;
 use crate::run::base::Base;
 use crate::run::log::Log;
 use crate::run::places;
+use crate::run::samples;
 use crate::run::sampling::tell_sample;
 use crate::run::settings::settings;
 use crate::run::start::new_adapter;
 use crate::train::{
-    BUILT_IN, EosOption, Event, Listener, OptimizerName, Outcome, SampleMoment, Settings, Status,
-    TargetList, TrainOptions, Trainer, Warmup,
+    BUILT_IN, Event, OptimizerName, Outcome, SampleMoment, Settings, Status, TargetList,
+    TrainOptions, Trainer, Warmup,
 };
 
 /// Tokens per sample, when the model's context is not shorter.
@@ -46,60 +46,10 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub fn prepare(options: &'a TrainOptions, package: &Package, log: &Log) -> Result<Session<'a>> {
-        let warn = |code, message| log.event(&Event::Warning { code, message });
-        let built_in = options.model == BUILT_IN;
-        let data = match &options.data {
-            Some(data) => data.into(),
-            None if built_in => package.sample_corpus(),
-            None => {
-                return Err(error!(Usage, "data is missing")
-                    .hint("name a .txt or .jsonl file: --data corpus.txt"));
-            }
-        };
+        let data = samples::data_path(options, package)?;
         let base = Base::open(&package.model_path(&options.model))?;
-        let context = base.spec.context;
-        let seq_len = options.seq_len.unwrap_or(SEQ_LEN.min(context));
-        if seq_len > context {
-            let message = format!(
-                "samples of {seq_len} tokens are longer than the {context} the model was made for"
-            );
-            warn("LONG_SEQUENCE", message);
-        }
-        let eos = match options.eos {
-            EosOption::Auto => Eos::Append,
-            EosOption::Never => Eos::Never,
-        };
-        if eos == Eos::Append && base.tokenizer.eos().is_none() {
-            let message =
-                "the tokenizer has no end token, so the model will not learn where a text ends";
-            warn("NO_EOS", message.to_owned());
-        }
-        let read = |path: &Path| -> Result<Vec<Sample>> {
-            let documents = data::documents::read(path)?;
-            if let Some(first) = documents.empty.first() {
-                let message = format!(
-                    "{} empty texts are left out, {first} first",
-                    documents.empty.len()
-                );
-                warn("EMPTY_TEXT", message);
-            }
-            data::samples(&documents.documents, &base.tokenizer, seq_len, eos)
-        };
-        let (samples, eval) = match &options.eval_data {
-            Some(path) => (read(&data)?, read(Path::new(path))?),
-            None if options.eval_split > 0.0 => {
-                let samples = read(&data)?;
-                if samples.len() < 2 {
-                    return Err(error!(
-                        BadData,
-                        "one sample cannot be split into training and evaluation"
-                    )
-                    .hint("use more data, a smaller --seq-len, or --eval-data"));
-                }
-                data::split(samples, options.eval_split, options.seed)
-            }
-            None => (read(&data)?, Vec::new()),
-        };
+        let seq_len = options.seq_len.unwrap_or(SEQ_LEN.min(base.spec.context));
+        let (samples, eval) = samples::read(options, &data, &base, seq_len, log)?;
         let adapter_base = models::adapter_base(&base.checkpoint)?;
         let adapter = new_adapter(options, &adapter_base)?;
         let loader = Loader::new(base.checkpoint.source(), Some(adapter.clone()));
@@ -130,13 +80,8 @@ impl<'a> Session<'a> {
     pub fn start_event(&self, backend: &'static str, threads: usize) -> Event {
         let trained = self.adapter.parameter_count();
         let spec = &self.base.spec;
-        let longest = self
-            .samples
-            .iter()
-            .map(|sample| sample.ids.len())
-            .max()
-            .unwrap_or(0);
-        let tokens = longest * self.options.batch_size.min(self.samples.len());
+        let tokens =
+            samples::longest(&self.samples) * self.options.batch_size.min(self.samples.len());
         let base: usize = self
             .base
             .checkpoint

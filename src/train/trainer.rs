@@ -99,12 +99,19 @@ impl Trainer<'_> {
                 self.warn_skipped(done, &step);
                 // A run too short for three learned nothing when it skipped every step.
                 if skipped_in_a_row == MAX_SKIPPED || (done == total && losses.is_empty()) {
+                    let advice = match losses.is_empty() {
+                        // Before the first update the adapter adds nothing, or what it was continued from.
+                        true => {
+                            "nothing was trained yet, so the values of the model or of --init-adapter are to blame"
+                        }
+                        false => "use a lower --lr or --alpha",
+                    };
                     return Err(error!(
                         NonFinite,
                         "loss or gradient was not finite in steps {} to {done}, so the run stopped",
                         done + 1 - skipped_in_a_row
                     )
-                    .hint("use a lower --lr or --alpha; nothing was saved by this run"));
+                    .hint(format!("{advice}; nothing was saved by this run")));
                 }
             } else {
                 skipped_in_a_row = 0;

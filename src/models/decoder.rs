@@ -75,10 +75,6 @@ impl Decoder {
         self.embedding.shape()[0]
     }
 
-    pub fn is_tied(&self) -> bool {
-        matches!(self.head, Head::Tied)
-    }
-
     /// u32 ids [time] to the normed stream [time, width].
     fn hidden(&self, ids: &Tensor, ctx: &Ctx) -> Result<Tensor> {
         let mut x = ids.embedding(&self.embedding)?;

@@ -2,10 +2,12 @@
 
 mod batches;
 pub mod documents;
+mod record;
 mod samples;
 mod tokenizer;
 
 pub use batches::{Batch, Plan, split};
 pub use documents::{Document, Documents};
+pub use record::{Content, Conversation, Encoded, Record};
 pub use samples::{Eos, Sample, samples};
 pub use tokenizer::Tokenizer;

@@ -175,13 +175,33 @@ export interface TrainOptions extends RunListeners {
   loraRank?: number;
 
   /**
-   * Strength of the adapter: its output is scaled by alpha / rank.
+   * Strength of the adapter: its output is scaled by alpha / rank, or by alpha / √rank with rsLoRA.
    *
    * Default: 16.0.
    */
   alpha?: number;
   /** Same as `alpha`. */
   loraAlpha?: number;
+
+  /**
+   * Other ranks for some layers, such as q_proj=16,v_proj=4. A name is a regular expression for a layer's path or its end, as in PEFT; the first that matches counts.
+   */
+  rankPattern?: Readonly<Record<string, number>>;
+
+  /**
+   * Other alphas for some layers, written like rank-pattern.
+   */
+  alphaPattern?: Readonly<Record<string, number>>;
+
+  /**
+   * Scale by alpha / √rank instead of alpha / rank (rsLoRA), so that large ranks learn as fast as small ones.
+   */
+  rslora?: boolean;
+
+  /**
+   * Train the length of each output apart from its direction (DoRA): often better at low ranks, and slower. PEFT loads it; llama.cpp only when merged into its base.
+   */
+  dora?: boolean;
 
   /**
    * Share of the adapter's inputs that are dropped at random while training.
@@ -191,14 +211,21 @@ export interface TrainOptions extends RunListeners {
   loraDropout?: number;
 
   /**
-   * Layers that get an adapter: all-linear, attention, mlp, or names such as q_proj,v_proj.
+   * What gets an adapter: all-linear, attention, mlp, names such as q_proj,v_proj, both, or one regular expression for whole paths. embed_tokens and lm_head must be named, where they are not the same table.
    *
    * Default: all-linear.
    */
   target?: string | readonly string[];
 
   /**
-   * Continue from this adapter: a PEFT directory, a .safetensors file or a .gguf file. Its rank, alpha and targets hold; a contradicting flag is an error.
+   * Of the targets, only those in these decoder layers, such as 0-7,12 or last:8.
+   *
+   * Default: all.
+   */
+  layers?: string | readonly number[];
+
+  /**
+   * Continue from this adapter: a PEFT directory, a .safetensors file or a .gguf file. Its rank, alpha, patterns, targets and kind hold; a contradicting flag is an error.
    */
   initAdapter?: string;
 
@@ -404,7 +431,7 @@ export declare class TermuxTrainer {
 
 export interface TermuxTrainerOptions extends FitOptions {
   /** `lora` is the one there is in this version; another is refused with `UNSUPPORTED_MODEL`. */
-  modelType?: "lora";
+  modelType?: "lora" | "dora";
 }
 
 /** Options of {@link train}, some under their published names as well. */

@@ -83,6 +83,11 @@ describe("a usage error", () => {
       /no option --lora-rnk=3/,
       /did you mean --lora-rank\?/,
     ],
+    [
+      "train --output x/ --rank 4 --lora-rank 8",
+      /--rank or --lora-rank is given twice, as 4 and as 8/,
+      /give it once/,
+    ],
     ["train --epochs", /--epochs <N>.*missing/, /amv-train train --help/],
     [
       "train extra --output x/",

@@ -79,6 +79,14 @@ describe("options in JavaScript", () => {
     { noShuffle: 1 },
     { backend: "cuda" },
     { json: true },
+    { layers: [] },
+    { layers: [-1] },
+    { layers: "first:2" },
+    { rankPattern: {} },
+    { rankPattern: { q_proj: 1.5 } },
+    { rankPattern: [4] },
+    { alphaPattern: { q_proj: 0 } },
+    { dora: "yes" },
   ]) {
     test(`refuse ${JSON.stringify(bad)}`, () =>
       assert.throws(() => check(bad), { code: "USAGE" }));
@@ -107,6 +115,37 @@ describe("options in JavaScript", () => {
 });
 
 describe("values on the command line", () => {
+  test("become layers and patterns", () => {
+    assert.equal(parseValue(spec("layers"), "0-7,12"), "0-7,12");
+    assert.equal(parseValue(spec("layers"), "last:8"), "last:8");
+    const pattern = (text) => parseValue(spec("rank-pattern"), text);
+    assert.deepEqual(pattern("q_proj=16,v_proj=4"), { q_proj: 16, v_proj: 4 });
+    assert.deepEqual(pattern("layers.[0-9]{1,2}.*(?=q)q_proj=16"), {
+      "layers.[0-9]{1,2}.*(?=q)q_proj": 16,
+    });
+    assert.deepEqual(
+      Object.keys(pattern(".*v_proj=4,q_proj=16")),
+      [".*v_proj", "q_proj"],
+      "the order is kept",
+    );
+    assert.deepEqual(parseValue(spec("alpha-pattern"), "v_proj=0.5"), {
+      v_proj: 0.5,
+    });
+    for (const wrong of [
+      "q_proj",
+      "q_proj=",
+      "q_proj=1.5",
+      "q=0",
+      "=4",
+      "a=1,a=2",
+    ]) {
+      assert.throws(() => pattern(wrong), usage(/--rank-pattern must give/));
+    }
+    for (const wrong of ["all", "last:", "1-", "-3", ""]) {
+      assert.throws(() => parseValue(spec("layers"), wrong), usage(/--layers/));
+    }
+  });
+
   test("become numbers, lists and percentages", () => {
     assert.equal(parseValue(spec("lr"), "2e-4"), 2e-4);
     assert.equal(parseValue(spec("epochs"), "5"), 5);
@@ -141,12 +180,23 @@ describe("values on the command line", () => {
 
 describe("TermuxTrainer", () => {
   test("refuses what is not in this version", () => {
-    for (const modelType of ["dora", "bitnet"]) {
-      assert.throws(() => new TermuxTrainer({ modelType }), {
-        code: "UNSUPPORTED_MODEL",
-        message: new RegExp(modelType),
-      });
+    assert.throws(() => new TermuxTrainer({ modelType: "bitnet" }), {
+      code: "UNSUPPORTED_MODEL",
+      message: /bitnet/,
+    });
+  });
+
+  test("refuses a modelType that contradicts dora", () => {
+    for (const [modelType, dora] of [
+      ["lora", true],
+      ["dora", false],
+    ]) {
+      assert.throws(
+        () => new TermuxTrainer({ modelType, dora }),
+        usage(/contradicts dora/),
+      );
     }
+    new TermuxTrainer({ modelType: "dora", dora: true });
   });
 
   test("checks the options of constructor and fit together", async () => {

@@ -67,6 +67,17 @@ function errors(error: unknown): string | undefined {
 
 // @ts-expect-error: output is required
 amv.train({ model: "base.gguf" });
+// Every kind of adapter.
+amv.train({
+  output: "x/",
+  dora: true,
+  rslora: true,
+  rankPattern: { q_proj: 16 },
+  alphaPattern: { v_proj: 0.5 },
+  layers: [0, 1],
+});
+amv.train({ output: "x/", layers: "last:8", target: ".*\\.q_proj" });
+new amv.TermuxTrainer({ modelType: "dora" });
 // @ts-expect-error: a misspelt option
 amv.train({ output: "x/", epoch: 3 });
 // @ts-expect-error: not a backend of this version
@@ -76,6 +87,6 @@ amv.train({ output: "x/", lr: "0.1" });
 // @ts-expect-error: an option of the command line
 amv.train({ output: "x/", json: true });
 // @ts-expect-error: not in this version
-new amv.TermuxTrainer({ modelType: "dora" });
+new amv.TermuxTrainer({ modelType: "bitnet" });
 
 export { errors, follow, publishedNames, questions };

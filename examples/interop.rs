@@ -164,9 +164,8 @@ impl Model {
         let config = LoraConfig {
             rank: 3,
             alpha: 5.0,
-            dropout: 0.0,
             targets: Targets::Names(pairs.keys().cloned().collect()),
-            seed: 0,
+            ..LoraConfig::default()
         };
         let adapter = Adapter::continuing(config, pairs);
         let loader = Loader::new(self.checkpoint.source(), Some(adapter.clone()));
@@ -299,10 +298,10 @@ fn random_pair(name: &str, rows: usize, columns: usize) -> Pair {
             .map(|i| (random.fork(half).uniform(i as u64) * 2.0 - 1.0) * bound)
             .collect(),
     };
-    Pair {
-        a: matrix(3, columns, 1.0 / (columns as f32).sqrt(), 0),
-        b: matrix(rows, 3, 0.125, 1),
-    }
+    Pair::new(
+        matrix(3, columns, 1.0 / (columns as f32).sqrt(), 0),
+        matrix(rows, 3, 0.125, 1),
+    )
 }
 
 /// Copies a GGUF model and gives it a byte-level vocabulary, the smallest that llama.cpp takes.

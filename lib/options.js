@@ -92,7 +92,28 @@ function isOfType(option, value) {
       return Number.isFinite(value) && isInRange(option, value);
     case "steps":
       return (Number.isInteger(value) && value >= 0) || isPercentage(value);
+    case "layers":
+      return isLayers(value);
+    case "pattern":
+      return isPattern(option, value);
   }
+}
+
+function isLayers(value) {
+  if (typeof value === "string") {
+    return /^(last:\d+|\s*\d+(-\d+)?\s*(,\s*\d+(-\d+)?\s*)*)$/.test(value);
+  }
+  const isLayer = (layer) => Number.isInteger(layer) && layer >= 0;
+  return Array.isArray(value) && value.length > 0 && value.every(isLayer);
+}
+
+function isPattern({ whole }, value) {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    return false;
+  }
+  const isNumber = whole ? Number.isInteger : Number.isFinite;
+  const numbers = Object.values(value);
+  return numbers.length > 0 && numbers.every((n) => isNumber(n) && n > 0);
 }
 
 function isList(value) {
@@ -131,6 +152,12 @@ function expected(option, value) {
         : `must be a whole number of at least ${option.min}`;
     case "steps":
       return "must be a whole number of steps or a percentage such as 3%";
+    case "layers":
+      return "must be layers such as 0-7,12 or last:8";
+    case "pattern":
+      return option.whole
+        ? "must give names whole numbers above 0, such as q_proj=16,v_proj=4"
+        : "must give names numbers above 0, such as q_proj=16,v_proj=0.5";
     case "number": {
       const { above, min, below } = option;
       const bounds = [];
@@ -170,9 +197,21 @@ function fromText(option, text) {
       return /^\d+$/.test(text) ? Number(text) : text;
     case "list":
       return text.split(",").map((name) => name.trim());
+    case "pattern":
+      return patternFromText(text);
     default:
       return text;
   }
+}
+
+/** The object that `a=1,b=2` stands for, or the text itself when it is not like that. A name may hold `=` and commas. */
+function patternFromText(text) {
+  const pairs = [...text.matchAll(/(.+?)=([\d.eE+-]+)(?:,|$)/gy)];
+  if (pairs.map(([pair]) => pair).join("") !== text) return text;
+  const names = pairs.map(([, name]) => name.trim());
+  if (new Set(names).size < names.length) return text;
+  const values = pairs.map(([, , number]) => Number(number));
+  return Object.fromEntries(names.map((name, i) => [name, values[i]]));
 }
 
 module.exports = { checkOptions, optionsOf, parseValue, property };

@@ -72,6 +72,10 @@ function typeScript({ type, choices }) {
       return "number | `${number}%`";
     case "list":
       return "string | readonly string[]";
+    case "layers":
+      return "string | readonly number[]";
+    case "pattern":
+      return "Readonly<Record<string, number>>";
     case "choice":
       return choices.map((word) => JSON.stringify(word)).join(" | ");
     default:

@@ -47,7 +47,7 @@ fn both_kinds_of_base_write_the_same_files_and_read_them_back() {
             for path in [sets[0].directory(), sets[0].gguf()] {
                 let saved = adapter::read(&path, &base).unwrap();
                 assert_eq!(saved.pairs, pairs(&golden, &base), "{name}");
-                assert_eq!((saved.rank, saved.alpha), (3, 5.0));
+                assert_eq!((saved.config.rank, saved.config.alpha), (3, 5.0));
             }
         }
         for place in [Output::peft, Output::gguf] {
@@ -110,6 +110,7 @@ fn a_file_gets_its_sidecar_and_gguf_beside_it() {
         json!({
             "format": "amv-train-adapter", "format_version": 1, "task": "llm", "target_ecosystem": "llamacpp",
             "peft_type": "LORA", "r": 3, "lora_alpha": 5.0, "lora_dropout": 0.1, "use_dora": false, "use_rslora": false,
+            "rank_pattern": {}, "alpha_pattern": {}, "layers_to_transform": null,
             "target_modules": ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"],
             "base_model_name_or_path": "people/model-1b",
             "base_model": {"architecture": "llama", "format": "safetensors", "sha256": tuned.model.sha256},

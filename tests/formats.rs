@@ -142,9 +142,9 @@ fn train(path: &Path, targets: &str) -> Vec<(f64, f64)> {
     let config = LoraConfig {
         rank: 4,
         alpha: 8.0,
-        dropout: 0.0,
-        targets: Targets::parse(targets),
+        targets: Targets::parse(targets).unwrap(),
         seed: 1,
+        ..LoraConfig::default()
     };
     let adapter = Adapter::continuing(config, BTreeMap::new());
     let loader = Loader::new(checkpoint.source(), Some(adapter.clone()));

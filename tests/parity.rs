@@ -124,9 +124,8 @@ fn smollm2_trains_as_peft_does() {
         let config = LoraConfig {
             rank: 4,
             alpha: 8.0,
-            dropout: 0.0,
-            targets: Targets::parse("q_proj,v_proj"),
-            seed: 0,
+            targets: Targets::parse("q_proj,v_proj").unwrap(),
+            ..LoraConfig::default()
         };
         let adapter = saved.map(|saved| Adapter::continuing(config, saved.pairs.clone()));
         let loader = Loader::new(checkpoint.source(), adapter.clone());

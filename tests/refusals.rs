@@ -65,6 +65,34 @@ fn what_cannot_run_is_refused_by_name_and_writes_nothing() {
             "opencl",
         ),
         (json!({ "target": "query" }), Code::Usage, "query"),
+        (
+            json!({ "target": "qproj" }),
+            Code::Usage,
+            "did you mean q_proj?",
+        ),
+        (json!({ "target": "q_proj(" }), Code::Usage, "q_proj("),
+        (
+            json!({ "target": "embed_tokens" }),
+            Code::Usage,
+            "its embedding table",
+        ),
+        (json!({ "layers": "0-99" }), Code::Usage, "layer 99"),
+        (json!({ "layers": [99] }), Code::Usage, "layer 99"),
+        (
+            json!({ "rankPattern": { "gate_prj": 2 } }),
+            Code::Usage,
+            "rank-pattern gate_prj matches no layer that gets an adapter, did you mean gate_proj?",
+        ),
+        (
+            json!({ "alphaPattern": { "lm_head": 2 } }),
+            Code::Usage,
+            "alpha-pattern lm_head",
+        ),
+        (
+            json!({ "rankPattern": { "q_proj": 100_000 } }),
+            Code::Usage,
+            "rank 100000 does not fit model.layers.0.self_attn.q_proj",
+        ),
         (json!({ "target": "lm_head" }), Code::Usage, "lm_head"),
         (json!({ "rank": 100_000 }), Code::Usage, "100000"),
         (

@@ -8,7 +8,7 @@ use amv_train::data::Tokenizer;
 use amv_train::error::Code;
 use amv_train::format::{Checkpoint, adapter};
 use amv_train::generate::{Sampler, generate};
-use amv_train::lora::{Adapter, LoraConfig};
+use amv_train::lora::Adapter;
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
 use amv_train::run::train;
@@ -89,13 +89,6 @@ fn a_model_taught_short_answers_learns_to_stop() {
     let checkpoint = Checkpoint::open(&package().model_path("tiny-transformer")).unwrap();
     let tokenizer = tokenizer();
     let saved = adapter::read(&desk.path("out"), &adapter_base(&checkpoint).unwrap()).unwrap();
-    let config = LoraConfig {
-        rank: saved.rank,
-        alpha: saved.alpha,
-        dropout: 0.0,
-        targets: saved.targets(),
-        seed: 0,
-    };
     let written = |adapter| {
         let loader = Loader::new(checkpoint.source(), adapter);
         let model = Decoder::load(checkpoint.config(), &loader).unwrap();
@@ -117,7 +110,7 @@ fn a_model_taught_short_answers_learns_to_stop() {
         .unwrap()
     };
     assert_eq!(written(None).len(), 30, "the base goes on");
-    let answer = written(Some(Adapter::continuing(config, saved.pairs)));
+    let answer = written(Some(Adapter::continuing(saved.config, saved.pairs)));
     assert!(answer.len() < 12, "{:?}", tokenizer.decode(&answer));
 }
 

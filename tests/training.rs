@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use amv_train::data::{Plan, Sample};
 use amv_train::format::{Checkpoint, adapter};
-use amv_train::lora::{Adapter, LoraConfig, Optimizer, Pair, Targets};
+use amv_train::lora::{Adapter, LoraConfig, Optimizer, Pair};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
 use amv_train::ops::IGNORED;
@@ -52,21 +52,16 @@ fn setup(model: &Path, init: Option<&Path>, dropout: f32) -> Setup {
         rank: 4,
         alpha: 8.0,
         dropout,
-        targets: Targets::AllLinear,
         seed: 3,
+        ..LoraConfig::default()
     };
     let adapter = match init.map(|path| adapter::read(path, &base).unwrap()) {
         Some(saved) => {
-            let targets = saved.targets();
-            Adapter::continuing(
-                LoraConfig {
-                    rank: saved.rank,
-                    alpha: saved.alpha,
-                    targets,
-                    ..config
-                },
-                saved.pairs,
-            )
+            let config = LoraConfig {
+                dropout,
+                ..saved.config
+            };
+            Adapter::continuing(config, saved.pairs)
         }
         None => Adapter::new(config),
     };

@@ -2,6 +2,7 @@
 
 // The command line, built from the table of options: parser, help and usage errors.
 
+const { isDeepStrictEqual } = require("node:util");
 const { Command, Option } = require("commander");
 const { version } = require("../../package.json");
 const { AmvTrainError } = require("../../lib/errors.js");
@@ -78,7 +79,13 @@ function addOptions(command, name) {
   const pairs = optionsOf(name).map((spec) => {
     const option = new Option(flagsOf(spec), textOf(spec));
     if (spec.type !== "flag") {
-      option.argParser((text) => parseValue(spec, text));
+      option.argParser((text, before) => {
+        const value = parseValue(spec, text);
+        if (before !== undefined && !isDeepStrictEqual(before, value)) {
+          throw contradiction(spec, before, value);
+        }
+        return value;
+      });
     }
     option.helpGroup(`${spec.group}:`);
     command.addOption(option);
@@ -94,6 +101,16 @@ function addOptions(command, name) {
     }
     return given;
   };
+}
+
+/** Two values for one option: a script that gives both --rank and --lora-rank means one of them. */
+function contradiction({ name, aliases = [] }, before, value) {
+  const names = [name, ...aliases].map((flag) => `--${flag}`).join(" or ");
+  return new AmvTrainError(
+    "USAGE",
+    `${names} is given twice, as ${JSON.stringify(before)} and as ${JSON.stringify(value)}`,
+    "give it once",
+  );
 }
 
 function flagsOf({ name, aliases = [], choices, value }) {

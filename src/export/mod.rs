@@ -9,14 +9,17 @@ mod targets;
 pub use output::Output;
 pub use sidecar::{BaseModel, Tokenizer};
 
+use targets::TargetModules;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::format::adapter::{Base, RowOrder, check_finite};
+use crate::format::adapter::{Base, RowOrder};
 use crate::format::{Staging, atomic, digest};
 use crate::lora::{Adapter, LoraConfig, Pair};
 use crate::{bail, error};
@@ -41,7 +44,7 @@ pub struct Written {
     pub sha256: String,
 }
 
-/// Writes the adapter to `output` and returns the files, the sidecar last.
+/// Writes the adapter to `output` and returns the files, the sidecar last. A DoRA adapter has no GGUF file.
 ///
 /// A directory that is missing is made. Each file is whole or absent, and none takes its place before all are complete
 /// ([`Staging::publish`] says what a failed rename leaves). The sidecar is the last to move and holds the hashes of the
@@ -89,7 +92,7 @@ fn make_directory(output: &Output) -> Result<bool> {
 
 fn stage(output: &Output, export: &Export, pairs: &BTreeMap<String, Pair>) -> Result<Vec<Written>> {
     let config = export.adapter.config();
-    let target_modules = targets::names(pairs, &export.adapter.layers());
+    let targets = TargetModules::of(pairs, &export.adapter.layers());
     let staging = Staging::inside(&output.directory())?;
     let mut written = Vec::new();
     let mut record = |place: PathBuf| -> Result<()> {
@@ -108,16 +111,19 @@ fn stage(output: &Output, export: &Export, pairs: &BTreeMap<String, Pair>) -> Re
     peft::write_tensors(&staging.path(&place), &ordered)?;
     record(place)?;
     if let Some(place) = output.peft_config() {
-        let text = pretty(&peft::config(config, &target_modules, &export.model.name));
+        let text = pretty(&peft::config(config, &targets, &export.model.name));
         atomic::write_bytes(&staging.path(&place), &text)?;
         record(place)?;
     }
-    let place = output.gguf();
-    let ordered = in_order(export.base, pairs, RowOrder::Gguf)?;
-    gguf::write(&staging.path(&place), export, &ordered)?;
-    record(place)?;
+    // llama.cpp has no DoRA and would reject the file.
+    if !config.dora {
+        let place = output.gguf();
+        let ordered = in_order(export.base, pairs, RowOrder::Gguf)?;
+        gguf::write(&staging.path(&place), export, &ordered)?;
+        record(place)?;
+    }
     let place = output.sidecar();
-    let text = pretty(&sidecar::build(export, &target_modules, &written));
+    let text = pretty(&sidecar::build(export, &targets, &written));
     atomic::write_bytes(&staging.path(&place), &text)?;
     written.push(Written {
         bytes: text.len() as u64,
@@ -126,7 +132,20 @@ fn stage(output: &Output, export: &Export, pairs: &BTreeMap<String, Pair>) -> Re
     });
     let places: Vec<PathBuf> = written.iter().map(|file| file.path.clone()).collect();
     staging.publish(&places)?;
+    if config.dora {
+        remove_old(&output.gguf())?;
+    }
     Ok(written)
+}
+
+/// Removes a file that the adapter replaced had and this one has not.
+fn remove_old(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => {
+            Err(Error::file("remove", path, &cause))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses values that no consumer could use.
@@ -134,17 +153,19 @@ fn check(pairs: &BTreeMap<String, Pair>, config: &LoraConfig) -> Result<()> {
     if pairs.is_empty() {
         bail!(Internal, "the adapter has no layers");
     }
-    // llama.cpp reads alpha 0 as "not set" and multiplies by 1.
-    if !config.alpha.is_finite() || config.alpha == 0.0 {
-        return Err(error!(
-            Usage,
-            "alpha {} cannot be written: llama.cpp takes 0 for a scale of 1", config.alpha
-        )
-        .hint("choose an alpha above 0, such as twice the rank"));
+    for (path, pair) in pairs {
+        let alpha = config.alpha_of(path);
+        // llama.cpp reads alpha 0 as "not set" and multiplies by 1.
+        if !alpha.is_finite() || alpha == 0.0 {
+            return Err(error!(
+                Usage,
+                "alpha {alpha} cannot be written: llama.cpp takes 0 for a scale of 1"
+            )
+            .hint("choose an alpha above 0, such as twice the rank"));
+        }
+        pair.check_finite(path)?;
     }
-    pairs
-        .iter()
-        .try_for_each(|(path, pair)| check_finite(path, pair))
+    Ok(())
 }
 
 fn in_order(
@@ -153,9 +174,8 @@ fn in_order(
     order: RowOrder,
 ) -> Result<BTreeMap<String, Pair>> {
     let convert = |(path, pair): (&String, &Pair)| {
-        let b = base.reorder(path, pair.b.clone(), base.row_order(), order)?;
-        let a = pair.a.clone();
-        Ok((path.clone(), Pair { a, b }))
+        let pair = base.reorder_pair(path, pair.clone(), base.row_order(), order)?;
+        Ok((path.clone(), pair))
     };
     pairs.iter().map(convert).collect()
 }

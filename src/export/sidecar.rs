@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Export, Written, number};
+use super::targets::TargetModules;
+use super::{Export, Written, peft};
 
 /// Which model the adapter belongs to.
 #[derive(Debug, Clone)]
@@ -32,39 +33,45 @@ pub struct Tokenizer {
 }
 
 /// The sidecar as JSON. `files`: the other files of the set.
-pub fn build(export: &Export, target_modules: &[String], files: &[Written]) -> Value {
-    let config = export.adapter.config();
+pub fn build(export: &Export, targets: &TargetModules, files: &[Written]) -> Value {
     let file = |file: &Written| {
         let name = file.path.file_name().unwrap_or_default();
         let about = json!({"sha256": file.sha256, "bytes": file.bytes});
         (name.to_string_lossy().into_owned(), about)
     };
     let files: Map<String, Value> = files.iter().map(file).collect();
-    json!({
-        "format": "amv-train-adapter",
-        "format_version": 1,
-        "task": "llm",
-        "target_ecosystem": "llamacpp",
-        "peft_type": "LORA",
-        "r": config.rank,
-        "lora_alpha": number(config.alpha),
-        "lora_dropout": number(config.dropout),
-        "use_dora": false,
-        "use_rslora": false,
-        "target_modules": target_modules,
-        "base_model_name_or_path": export.model.name,
-        "base_model": {
+    let mut fields = Map::new();
+    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    set("format", "amv-train-adapter".into());
+    set("format_version", 1.into());
+    set("task", "llm".into());
+    set("target_ecosystem", "llamacpp".into());
+    set("peft_type", "LORA".into());
+    for (name, value) in peft::settings(export.adapter.config(), targets) {
+        set(&name, value);
+    }
+    set("base_model_name_or_path", export.model.name.as_str().into());
+    set(
+        "base_model",
+        json!({
             "architecture": export.base.architecture,
             "format": export.model.format,
             "sha256": export.model.sha256,
-        },
-        "tokenizer": {
+        }),
+    );
+    set(
+        "tokenizer",
+        json!({
             "sha256": export.tokenizer.sha256,
             "chat_template_sha256": export.tokenizer.chat_template_sha256,
-        },
-        "training": export.training,
-        "result": export.result,
-        "files": files,
-        "created_by": concat!("amv-train ", env!("CARGO_PKG_VERSION")),
-    })
+        }),
+    );
+    set("training", export.training.clone());
+    set("result", export.result.clone());
+    set("files", files.into());
+    set(
+        "created_by",
+        concat!("amv-train ", env!("CARGO_PKG_VERSION")).into(),
+    );
+    fields.into()
 }

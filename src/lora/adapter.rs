@@ -1,82 +1,74 @@
-//! The trainable pairs A, B of every targeted layer, their moments, and their update.
+//! The trainable parts of every targeted layer, their moments, and their update.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bail;
 use crate::error::Result;
+use crate::lora::initial::initial;
+use crate::lora::merge::{Product, inverse, lengths};
 use crate::lora::optimizer::Moments;
-use crate::lora::{GradStats, Optimizer, Targets};
+use crate::lora::{GradStats, LayerKind, LoraConfig, Matrix, Optimizer, Pair, Part, Site};
+use crate::quant::Weight;
 use crate::shape::Shape;
-use crate::tensor::{Grads, Random, Tensor};
+use crate::tensor::{Grads, Tensor};
 
-/// What an adapter is made like.
-#[derive(Debug, Clone)]
-pub struct LoraConfig {
-    pub rank: usize,
-    pub alpha: f32,
-    /// Probability of dropping an input channel of A during training.
-    pub dropout: f32,
-    pub targets: Targets,
-    /// Decides the initial A.
-    pub seed: u64,
-}
-
-impl LoraConfig {
-    /// What multiplies B·A: alpha / rank.
-    pub fn scale(&self) -> f32 {
-        self.alpha / self.rank as f32
-    }
-}
-
-/// Values of one matrix, by rows.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Matrix {
-    pub rows: usize,
-    pub columns: usize,
-    pub values: Vec<f32>,
-}
-
-/// The two factors of one layer: `a` [rank, in], `b` [out, rank].
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pair {
-    pub a: Matrix,
-    pub b: Matrix,
-}
-
-/// Owns every trainable parameter. Layers ask it for their pair at each pass.
+/// Owns every trainable parameter. Layers ask it for theirs at each pass.
 pub struct Adapter {
     config: LoraConfig,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// By path of the layer; the order is that of updates and files.
-    layers: BTreeMap<String, [Parameter; 2]>,
-    /// Every linear layer that was offered, targeted or not.
-    offered: Vec<String>,
+    pub layers: BTreeMap<String, Layer>,
+    /// Every layer that was offered, targeted or not.
+    offered: Vec<Site>,
     /// Pairs to start from, until their layer is offered.
     initial: BTreeMap<String, Pair>,
-    updates: u64,
+    pub updates: u64,
 }
 
-struct Parameter {
-    value: Tensor,
-    moments: Moments,
+/// The parameters of one layer.
+pub(super) struct Layer {
+    pub parameters: BTreeMap<Part, Parameter>,
+    /// 1 / ‖W + s·B·A‖ for each output: DoRA's, since the last update.
+    inverse_lengths: Option<Tensor>,
 }
 
-impl Parameter {
-    fn new(values: Vec<f32>, shape: [usize; 2]) -> Result<Parameter> {
-        Ok(Parameter {
-            value: Tensor::leaf(values, shape)?,
-            moments: Moments::default(),
-        })
+impl Layer {
+    /// Drops what was computed from the parameters.
+    pub fn changed(&mut self) {
+        self.inverse_lengths = None;
     }
 }
 
+pub(super) struct Parameter {
+    pub value: Tensor,
+    pub moments: Moments,
+}
+
+/// What a layer adds: s·B·A, and DoRA's lengths where the adapter has them.
+pub struct Factors {
+    /// [rank, in]
+    pub a: Tensor,
+    /// [out, rank]
+    pub b: Tensor,
+    pub scale: f32,
+    pub dora: Option<DoraLengths>,
+}
+
+/// W + s·B·A is multiplied by magnitude · inverse_lengths, output by output.
+pub struct DoraLengths {
+    /// [out], trained
+    pub magnitude: Tensor,
+    /// 1 / ‖W + s·B·A‖, [out], a constant in training
+    pub inverse_lengths: Tensor,
+}
+
 impl Adapter {
-    /// A new adapter: A uniform in ±1/√in (PEFT's Kaiming-uniform with a = √5), B zero.
+    /// A new adapter, which changes nothing yet: PEFT's initial values, drawn by the seed.
     pub fn new(config: LoraConfig) -> Arc<Adapter> {
         Self::continuing(config, BTreeMap::new())
     }
@@ -97,60 +89,82 @@ impl Adapter {
         &self.config
     }
 
-    /// Offers the linear layer `path` [outputs, inputs] while the model loads; true when it gets a pair.
-    pub fn attach(&self, path: &str, outputs: usize, inputs: usize) -> Result<bool> {
+    /// Offers the layer `path` with its frozen weight while the model loads; true when it gets an adapter.
+    pub fn attach(&self, path: &str, weight: &Weight) -> Result<bool> {
+        let kind = LayerKind::of(path);
+        let (outputs, inputs) = kind.sides(weight.shape().rows(), weight.shape().last());
+        let site = Site {
+            path: path.to_owned(),
+            outputs,
+            inputs,
+        };
         let mut state = self.lock();
-        state.offered.push(path.to_owned());
-        let initial = state.initial.remove(path);
-        if initial.is_none() && !self.config.targets.match_path(path) {
+        state.offered.push(site.clone());
+        let given = state.initial.remove(path);
+        if given.is_none() && !self.config.targets_path(path) {
             return Ok(false);
         }
         if state.layers.contains_key(path) {
             return Ok(true);
         }
-        let rank = self.config.rank;
-        if rank == 0 || rank > inputs.min(outputs) {
-            bail!(
-                Usage,
-                "rank {rank} does not fit {path}, which is [{outputs}, {inputs}]; use a rank from 1 to {}",
-                inputs.min(outputs)
-            );
-        }
-        let (a, b) = match initial {
-            Some(Pair { a, b }) => {
-                let fits =
-                    (a.rows, a.columns) == (rank, inputs) && (b.rows, b.columns) == (outputs, rank);
-                if !fits {
-                    bail!(
-                        BadAdapter,
-                        "{path}: the adapter's A is [{}, {}] and B [{}, {}], the layer needs [{rank}, {inputs}] and [{outputs}, {rank}]",
-                        a.rows,
-                        a.columns,
-                        b.rows,
-                        b.columns
-                    );
-                }
-                (a.values, b.values)
-            }
-            None => {
-                let random = Random::new(self.config.seed).named(path);
-                let bound = 1.0 / (inputs as f32).sqrt();
-                let value = |i: usize| (random.uniform(i as u64) * 2.0 - 1.0) * bound;
-                (
-                    (0..rank * inputs).map(value).collect(),
-                    vec![0.0; outputs * rank],
-                )
-            }
+        self.config.check_rank(&site)?;
+        let pair = match given {
+            Some(pair) => self.fitting(pair, &site)?,
+            None => initial(&self.config, &site, weight)?,
         };
-        let pair = [
-            Parameter::new(a, [rank, inputs])?,
-            Parameter::new(b, [outputs, rank])?,
-        ];
-        state.layers.insert(path.to_owned(), pair);
+        let mut parameters = BTreeMap::new();
+        let mut insert = |part, values, shape: Shape| -> Result<()> {
+            let value = Tensor::leaf(values, shape)?;
+            let moments = Moments::default();
+            parameters.insert(part, Parameter { value, moments });
+            Ok(())
+        };
+        for (part, matrix) in [(Part::A, pair.a), (Part::B, pair.b)] {
+            insert(part, matrix.values, [matrix.rows, matrix.columns].into())?;
+        }
+        if let Some(magnitude) = pair.magnitude {
+            insert(Part::Magnitude, magnitude, [outputs].into())?;
+        }
+        let layer = Layer {
+            parameters,
+            inverse_lengths: None,
+        };
+        state.layers.insert(path.to_owned(), layer);
         Ok(true)
     }
 
-    /// Call once the model is loaded: refuses names that matched nothing and pairs no layer took.
+    /// `pair`, or an error when it is not of the layer's shape or of this kind of adapter.
+    fn fitting(&self, pair: Pair, site: &Site) -> Result<Pair> {
+        let Site {
+            path,
+            outputs,
+            inputs,
+        } = site;
+        let rank = self.config.rank_of(path);
+        let Pair { a, b, magnitude } = &pair;
+        if (a.rows, a.columns) != (rank, *inputs) || (b.rows, b.columns) != (*outputs, rank) {
+            bail!(
+                BadAdapter,
+                "{path}: the adapter's A is [{}, {}] and B [{}, {}], the layer needs [{rank}, {inputs}] and [{outputs}, {rank}]",
+                a.rows,
+                a.columns,
+                b.rows,
+                b.columns
+            );
+        }
+        let needed = self.config.dora.then_some(*outputs);
+        if magnitude.as_ref().map(Vec::len) != needed {
+            bail!(
+                BadAdapter,
+                "{path}: the adapter has {} magnitudes, this one needs {}",
+                magnitude.as_ref().map_or(0, Vec::len),
+                needed.unwrap_or(0)
+            );
+        }
+        Ok(pair)
+    }
+
+    /// Call once the model is loaded: refuses settings that fit no layer and pairs that no layer took.
     pub fn finish(&self) -> Result<()> {
         let state = self.lock();
         if let Some(path) = state.initial.keys().next() {
@@ -159,49 +173,76 @@ impl Adapter {
                 "the adapter has weights for {path}, which this model does not have; it was made for another base"
             );
         }
-        let continues = state
-            .offered
-            .iter()
-            .any(|path| state.layers.contains_key(path));
-        let unmatched = self.config.targets.unmatched(&state.offered);
-        if !unmatched.is_empty() || !continues {
-            let mut leaves: Vec<&str> = state
-                .offered
-                .iter()
-                .filter_map(|path| path.rsplit('.').next())
-                .collect();
-            leaves.sort_unstable();
-            leaves.dedup();
-            return Err(crate::error!(
-                Usage,
-                "target {} matches no layer of this model",
-                unmatched.join(", ")
-            )
-            .hint(format!(
-                "layers that can be targeted: {}",
-                leaves.join(", ")
-            )));
-        }
-        Ok(())
+        self.config.check(&state.offered)
     }
 
-    /// A [rank, in] and B [out, rank] of the layer `path`: leaves when `recording`, plain values otherwise.
-    pub fn pair(&self, path: &str, recording: bool) -> Result<(Tensor, Tensor)> {
+    /// The factors of the layer `path`: leaves when `recording`, plain values otherwise. `weight` is the layer's own.
+    pub fn factors(&self, path: &str, weight: &Weight, recording: bool) -> Result<Factors> {
         let state = self.lock();
-        let Some([a, b]) = state.layers.get(path) else {
+        let Some(layer) = state.layers.get(path) else {
             bail!(Internal, "{path} has no adapter");
         };
-        Ok(match recording {
-            true => (a.value.clone(), b.value.clone()),
-            false => (a.value.detach(), b.value.detach()),
-        })
+        let part = |part| {
+            let parameter = layer.parameters.get(&part)?;
+            Some(match recording {
+                true => parameter.value.clone(),
+                false => parameter.value.detach(),
+            })
+        };
+        let (Some(a), Some(b)) = (part(Part::A), part(Part::B)) else {
+            bail!(Internal, "{path} has half an adapter");
+        };
+        let (magnitude, known) = (part(Part::Magnitude), layer.inverse_lengths.clone());
+        // The lengths take a pass over the weight: nobody should wait for the lock meanwhile.
+        drop(state);
+        let scale = self.config.scale_of(path);
+        let dora = match magnitude {
+            Some(magnitude) => {
+                let inverse_lengths = match known {
+                    Some(known) => known,
+                    None => self.derive(path, weight, (&a, &b), scale)?,
+                };
+                Some(DoraLengths {
+                    magnitude,
+                    inverse_lengths,
+                })
+            }
+            None => None,
+        };
+        Ok(Factors { a, b, scale, dora })
+    }
+
+    /// 1 / ‖W + s·B·A‖, kept until the next update.
+    fn derive(
+        &self,
+        path: &str,
+        weight: &Weight,
+        (a, b): (&Tensor, &Tensor),
+        scale: f32,
+    ) -> Result<Tensor> {
+        let kind = LayerKind::of(path);
+        let product = Product {
+            kind,
+            a: a.values()?,
+            b: b.values()?,
+            rank: a.shape().rows(),
+            scale,
+        };
+        let lengths = lengths(weight, kind, Some(product))?;
+        let count = lengths.len();
+        let inverses = Tensor::new(lengths.into_iter().map(inverse).collect(), [count])?;
+        if let Some(layer) = self.lock().layers.get_mut(path) {
+            layer.inverse_lengths = Some(inverses.clone());
+        }
+        Ok(inverses)
     }
 
     /// How many values are trained.
     pub fn parameter_count(&self) -> usize {
         let state = self.lock();
-        let pairs = state.layers.values().flatten();
-        pairs
+        let layers = state.layers.values();
+        let parameters = layers.flat_map(|layer| layer.parameters.values());
+        parameters
             .map(|parameter| parameter.value.shape().elements())
             .sum()
     }
@@ -209,10 +250,12 @@ impl Adapter {
     /// First phase of a step: the sum of squares of all gradients.
     pub fn grad_stats(&self, grads: &Grads) -> Result<GradStats> {
         let mut stats = GradStats::default();
-        for parameter in self.lock().layers.values().flatten() {
-            if let Some(gradient) = grads.get(&parameter.value) {
-                let squares = gradient.values()?.iter().map(|g| f64::from(*g).powi(2));
-                stats.sum_of_squares += squares.sum::<f64>();
+        for layer in self.lock().layers.values() {
+            for parameter in layer.parameters.values() {
+                if let Some(gradient) = grads.get(&parameter.value) {
+                    let squares = gradient.values()?.iter().map(|g| f64::from(*g).powi(2));
+                    stats.sum_of_squares += squares.sum::<f64>();
+                }
             }
         }
         Ok(stats)
@@ -223,16 +266,19 @@ impl Adapter {
         let mut state = self.lock();
         state.updates += 1;
         let update = (lr, scale, state.updates);
-        for parameter in state.layers.values_mut().flatten() {
-            if let Some(gradient) = grads.get(&parameter.value) {
-                let mut values = parameter.value.values()?.to_vec();
-                optimizer.update(
-                    update,
-                    &mut values,
-                    gradient.values()?,
-                    &mut parameter.moments,
-                );
-                parameter.value = Tensor::leaf(values, parameter.value.shape().clone())?;
+        for layer in state.layers.values_mut() {
+            layer.changed();
+            for parameter in layer.parameters.values_mut() {
+                if let Some(gradient) = grads.get(&parameter.value) {
+                    let mut values = parameter.value.values()?.to_vec();
+                    optimizer.update(
+                        update,
+                        &mut values,
+                        gradient.values()?,
+                        &mut parameter.moments,
+                    );
+                    parameter.value = Tensor::leaf(values, parameter.value.shape().clone())?;
+                }
             }
         }
         Ok(())
@@ -241,19 +287,25 @@ impl Adapter {
     /// A copy of all pairs, by path.
     pub fn pairs(&self) -> Result<BTreeMap<String, Pair>> {
         let state = self.lock();
-        let copy = |(path, [a, b]): (&String, &[Parameter; 2])| {
-            let (a, b) = (matrix(&a.value)?, matrix(&b.value)?);
-            Ok((path.clone(), Pair { a, b }))
+        let copy = |(path, layer): (&String, &Layer)| {
+            let matrix = |part| matrix(&layer.parameters[&part].value);
+            let mut pair = Pair::new(matrix(Part::A)?, matrix(Part::B)?);
+            if let Some(magnitude) = layer.parameters.get(&Part::Magnitude) {
+                pair.magnitude = Some(magnitude.value.values()?.to_vec());
+            }
+            Ok((path.clone(), pair))
         };
         state.layers.iter().map(copy).collect()
     }
 
-    /// The paths of all linear layers of the model, targeted or not, once it has been loaded.
+    /// The paths of all layers of the model that were offered, targeted or not, once it has been loaded.
     pub fn layers(&self) -> BTreeSet<String> {
-        self.lock().offered.iter().cloned().collect()
+        let state = self.lock();
+        let offered = state.offered.iter();
+        offered.map(|site| site.path.clone()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,15 +7,16 @@ use crate::error::Result;
 use crate::format::Config;
 use crate::models::scaling::take_factors;
 use crate::models::{DecoderSpec, read};
-use crate::nn::{AttentionSpec, Linear, Loader, Mlp, MlpSpec, RmsNorm, Rope, SelfAttention};
+use crate::nn::{
+    AttentionSpec, Embedding, Linear, Loader, Mlp, MlpSpec, RmsNorm, Rope, SelfAttention,
+};
 use crate::ops::Attention;
-use crate::quant::Weight;
 use crate::tensor::{Ctx, Grads, Segment, Tensor, checkpoint};
 
 /// A language model ready to run. Its layers are checkpointed segments.
 pub struct Decoder {
     spec: DecoderSpec,
-    embedding: Weight,
+    embedding: Embedding,
     layers: Vec<Arc<dyn Segment>>,
     norm: RmsNorm,
     head: Head,
@@ -37,8 +38,8 @@ impl Decoder {
             .map(|rope| Ok(Arc::new(Rope::new(rope, spec.pairs)?)));
         let ropes: Vec<Arc<Rope>> = ropes.collect::<Result<_>>()?;
         let model = loader.at("model");
-        let embedding = model.table("embed_tokens", spec.width)?;
-        let vocab = embedding.shape()[0];
+        let embedding = model.embedding("embed_tokens", spec.width)?;
+        let vocab = embedding.table().shape()[0];
         let layer = |index: usize| -> Result<Arc<dyn Segment>> {
             let rope = ropes[spec.layers[index].rope].clone();
             Ok(Arc::new(Layer::load(
@@ -72,12 +73,12 @@ impl Decoder {
     }
 
     pub fn vocab(&self) -> usize {
-        self.embedding.shape()[0]
+        self.embedding.table().shape()[0]
     }
 
     /// u32 ids [time] to the normed stream [time, width].
     fn hidden(&self, ids: &Tensor, ctx: &Ctx) -> Result<Tensor> {
-        let mut x = ids.embedding(&self.embedding)?;
+        let mut x = self.embedding.forward(ids, ctx)?;
         if self.spec.embedding_scale != 1.0 {
             x = x.scale(self.spec.embedding_scale)?;
         }
@@ -91,7 +92,7 @@ impl Decoder {
     pub fn losses(&self, ids: &Tensor, targets: &Tensor, ctx: &Ctx) -> Result<Tensor> {
         let hidden = self.hidden(ids, ctx)?;
         let plain = match &self.head {
-            Head::Tied => Some(&self.embedding),
+            Head::Tied => Some(self.embedding.table()),
             Head::Own(head) => head.plain_weight(),
         };
         match plain {
@@ -115,7 +116,7 @@ impl Decoder {
 
     fn project(&self, hidden: &Tensor, ctx: &Ctx) -> Result<Tensor> {
         let logits = match &self.head {
-            Head::Tied => hidden.linear(&self.embedding)?,
+            Head::Tied => hidden.linear(self.embedding.table())?,
             Head::Own(head) => head.forward(hidden, ctx)?,
         };
         match self.spec.logit_cap {

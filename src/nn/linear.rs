@@ -1,9 +1,11 @@
-//! y = x·Wᵀ + b, plus scale·B·(A·x) when the layer learns: the only place that adds an adapter.
+//! y = x·Wᵀ + b, plus what an adapter adds when the layer learns: the only place that does so for linear layers.
+//!
+//! LoRA adds s·B·(A·x). DoRA multiplies W·x + s·B·(A·x) by g = m / ‖W + s·B·A‖, output by output, before the bias.
 
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::lora::Adapter;
+use crate::lora::{Adapter, DoraLengths, Factors};
 use crate::quant::Weight;
 use crate::tensor::{Ctx, Mode, Random, Tensor};
 
@@ -15,7 +17,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// `weight` [outputs, inputs]; `bias` [outputs]; `adapter` holds the pair of `path`.
+    /// `weight` [outputs, inputs]; `bias` [outputs]; `adapter` holds the factors of `path`.
     pub fn new(
         path: String,
         weight: Weight,
@@ -40,22 +42,56 @@ impl Linear {
 
     /// [time, inputs] to [time, outputs].
     pub fn forward(&self, x: &Tensor, ctx: &Ctx) -> Result<Tensor> {
-        let mut y = x.linear(&self.weight)?;
-        if let Some(bias) = &self.bias {
-            y = y.bias(bias)?;
-        }
+        let y = x.linear(&self.weight)?;
         let Some(adapter) = &self.adapter else {
-            return Ok(y);
+            return self.add_bias(y);
         };
-        let config = adapter.config();
-        let (a, b) = adapter.pair(&self.path, ctx.recording)?;
-        let low = match ctx.mode {
-            Mode::Train if config.dropout > 0.0 => {
+        let rate = adapter.config().dropout;
+        let dropped = match ctx.mode {
+            Mode::Train if rate > 0.0 => {
                 let stream = Random::new(ctx.seed).fork(ctx.step).named(&self.path);
-                x.dropout(config.dropout, stream, &ctx.rows)?.matmul_t(&a)?
+                Some(x.dropout(rate, stream, &ctx.rows)?)
             }
-            _ => x.matmul_t(&a)?,
+            _ => None,
         };
-        y.add_scaled(&low.matmul_t(&b)?, config.scale())
+        let Factors { a, b, scale, dora } =
+            adapter.factors(&self.path, &self.weight, ctx.recording)?;
+        let low = dropped.as_ref().unwrap_or(x).matmul_t(&a)?.matmul_t(&b)?;
+        match dora {
+            None => self.add_bias(y)?.add_scaled(&low, scale),
+            Some(dora) => self.with_lengths(y, &low.scale(scale)?, dropped.as_ref(), &dora),
+        }
+    }
+
+    /// DoRA's outputs. Without dropout g·(y + low) + b.
+    ///
+    /// With dropout as PEFT 0.21 has it, y + (g − 1)·z + g·low + b: what g adds comes from the dropped input, z = W·dropped.
+    fn with_lengths(
+        &self,
+        y: Tensor,
+        low: &Tensor,
+        dropped: Option<&Tensor>,
+        dora: &DoraLengths,
+    ) -> Result<Tensor> {
+        let outputs = y.shape().last();
+        let factors = dora.magnitude.reshape([1, outputs])?;
+        let factors = factors.scale_columns(&dora.inverse_lengths)?;
+        let factors = factors.reshape([outputs])?;
+        let y = match dropped {
+            None => y.add(low)?.scale_columns(&factors)?,
+            Some(dropped) => {
+                let z = dropped.linear(&self.weight)?;
+                let scaled = z.add(low)?.scale_columns(&factors)?;
+                y.add(&scaled)?.add_scaled(&z, -1.0)?
+            }
+        };
+        self.add_bias(y)
+    }
+
+    fn add_bias(&self, y: Tensor) -> Result<Tensor> {
+        match &self.bias {
+            Some(bias) => y.bias(bias),
+            None => Ok(y),
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::bail;
 use crate::error::Result;
 use crate::lora::Adapter;
-use crate::nn::{Linear, NormSpec, RmsNorm};
+use crate::nn::{Embedding, Linear, NormSpec, RmsNorm};
 use crate::quant::Weight;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
@@ -92,11 +92,21 @@ impl Loader {
         Ok(weight)
     }
 
-    /// The table `name`, rows of `width`: an embedding, whose vocabulary only the checkpoint knows.
-    pub fn table(&self, name: &str, width: usize) -> Result<Weight> {
+    /// The embedding `name`, rows of `width`, whose vocabulary only the checkpoint knows; with its adapter when targeted.
+    pub fn embedding(&self, name: &str, width: usize) -> Result<Embedding> {
         let place = self.at(name);
         let rows = place.source.weight(&place.join("weight"))?.shape().rows();
-        place.weight("weight", [rows, width])
+        let table = place.weight("weight", [rows, width])?;
+        let adapter = place.adapter(&table)?;
+        Ok(Embedding::new(place.path, table, adapter))
+    }
+
+    /// The adapter, when it has a part for this place and its `weight`.
+    fn adapter(&self, weight: &Weight) -> Result<Option<Arc<Adapter>>> {
+        Ok(match &self.adapter {
+            Some(adapter) if adapter.attach(&self.path, weight)? => Some(adapter.clone()),
+            _ => None,
+        })
     }
 
     /// The linear layer `name` [outputs, inputs], with its bias when the checkpoint has one, and its adapter when targeted.
@@ -107,10 +117,7 @@ impl Loader {
             true => Some(place.tensor("bias", [outputs])?),
             false => None,
         };
-        let adapter = match &self.adapter {
-            Some(adapter) if adapter.attach(&place.path, outputs, inputs)? => Some(adapter.clone()),
-            _ => None,
-        };
+        let adapter = place.adapter(&weight)?;
         Ok(Linear::new(place.path, weight, bias, adapter))
     }
 

@@ -1,6 +1,7 @@
 //! Layers: what holds weights and calls operations. The loader decides where weights come from and which layers learn.
 
 mod attention;
+mod embedding;
 mod linear;
 mod loader;
 mod mlp;
@@ -8,6 +9,7 @@ mod norm;
 mod rope;
 
 pub use attention::{AttentionSpec, SelfAttention};
+pub use embedding::Embedding;
 pub use linear::Linear;
 pub use loader::{Layout, Loader, Source};
 pub use mlp::{Mlp, MlpSpec};

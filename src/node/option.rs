@@ -59,6 +59,12 @@ pub enum Kind {
     },
     /// A number of steps, or a share of all steps such as `3%`.
     Steps,
+    /// Numbers of layers such as `0-7,12`, or the last few, `last:8`; also an array of numbers in JavaScript.
+    Layers,
+    /// `pattern=number` separated by commas; an object in JavaScript. Numbers are greater than 0, and whole when so told.
+    Pattern {
+        whole: bool,
+    },
 }
 
 /// Where an option can be given.

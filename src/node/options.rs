@@ -1,6 +1,6 @@
 //! The one table of options: name, type, default, text. Change an option here and run `npm run generate`.
 
-use super::option::Kind::{Choice, Flag, Integer, List, Number, Path, Steps};
+use super::option::Kind::{Choice, Flag, Integer, Layers, List, Number, Path, Pattern, Steps};
 use super::option::{Kind, OptionSpec};
 
 const MODEL_AND_DATA: &str = "Model and data";
@@ -114,7 +114,19 @@ static OPTIONS: &[OptionSpec] = &[
         .aliases(&["lora-alpha"])
         .group(LORA)
         .default("16.0")
-        .doc("Strength of the adapter: its output is scaled by alpha / rank."),
+        .doc("Strength of the adapter: its output is scaled by alpha / rank, or by alpha / √rank with rsLoRA."),
+    option("rank-pattern", Pattern { whole: true }, "NAME=N,...")
+        .group(LORA)
+        .doc("Other ranks for some layers, such as q_proj=16,v_proj=4. A name is a regular expression for a layer's path or its end, as in PEFT; the first that matches counts."),
+    option("alpha-pattern", Pattern { whole: false }, "NAME=X,...")
+        .group(LORA)
+        .doc("Other alphas for some layers, written like rank-pattern."),
+    option("rslora", Flag, "")
+        .group(LORA)
+        .doc("Scale by alpha / √rank instead of alpha / rank (rsLoRA), so that large ranks learn as fast as small ones."),
+    option("dora", Flag, "")
+        .group(LORA)
+        .doc("Train the length of each output apart from its direction (DoRA): often better at low ranks, and slower. PEFT loads it; llama.cpp only when merged into its base."),
     option("lora-dropout", SHARE, "X")
         .group(LORA)
         .default("0")
@@ -122,10 +134,14 @@ static OPTIONS: &[OptionSpec] = &[
     option("target", List, "LIST")
         .group(LORA)
         .default("all-linear")
-        .doc("Layers that get an adapter: all-linear, attention, mlp, or names such as q_proj,v_proj."),
+        .doc("What gets an adapter: all-linear, attention, mlp, names such as q_proj,v_proj, both, or one regular expression for whole paths. embed_tokens and lm_head must be named, where they are not the same table."),
+    option("layers", Layers, "LIST")
+        .group(LORA)
+        .default("all")
+        .doc("Of the targets, only those in these decoder layers, such as 0-7,12 or last:8."),
     option("init-adapter", Path, "PATH")
         .group(LORA)
-        .doc("Continue from this adapter: a PEFT directory, a .safetensors file or a .gguf file. Its rank, alpha and targets hold; a contradicting flag is an error."),
+        .doc("Continue from this adapter: a PEFT directory, a .safetensors file or a .gguf file. Its rank, alpha, patterns, targets and kind hold; a contradicting flag is an error."),
     option("eval-split", SHARE, "X")
         .group(EVALUATION)
         .default("0")
@@ -208,6 +224,8 @@ mod tests {
             Integer { min, .. } => (*min).into(),
             Number { .. } => 0.5.into(),
             Steps => "3%".into(),
+            Layers => "last:2".into(),
+            Pattern { .. } => serde_json::json!({ "q_proj": 4 }),
         }
     }
 

@@ -63,7 +63,7 @@ impl Tensor {
 }
 
 /// Calls `each(first_row, panel)` for consecutive row blocks of `weight`, unpacked to f32.
-pub(super) fn for_panels(
+pub(crate) fn for_panels(
     weight: &Weight,
     mut each: impl FnMut(usize, &[f32]) -> Result<()>,
 ) -> Result<()> {

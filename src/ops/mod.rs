@@ -5,6 +5,7 @@ mod attention;
 mod attention_grad;
 mod attention_layout;
 mod bias;
+mod columns;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -16,12 +17,14 @@ mod narrow;
 mod rms_norm;
 mod rope;
 mod scale;
+mod scale_columns;
 mod soft_cap;
 
 #[cfg(test)]
-mod check;
+pub(crate) mod check;
 
 pub use attention::Attention;
 pub use cross_entropy::IGNORED;
 pub use gated::Activation;
+pub(crate) use linear::for_panels;
 pub use rope::Pairs;

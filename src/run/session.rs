@@ -23,12 +23,15 @@ use crate::run::sampling::tell_sample;
 use crate::run::settings::settings;
 use crate::run::start::new_adapter;
 use crate::train::{
-    BUILT_IN, Event, OptimizerName, Outcome, SampleMoment, Settings, Status, TargetList,
+    BUILT_IN, Event, Listener, OptimizerName, Outcome, SampleMoment, Settings, Status, TargetList,
     TrainOptions, Trainer, Warmup,
 };
 
 /// Tokens per sample, when the model's context is not shorter.
 const SEQ_LEN: usize = 512;
+
+/// What a user of llama.cpp should know before a DoRA run, not after it.
+const NO_GGUF: &str = "llama.cpp has no DoRA, so no .gguf adapter will be written; for llama.cpp, merge the adapter into its base model afterwards";
 
 /// Everything of a run that stands before its first step.
 pub struct Session<'a> {
@@ -62,8 +65,16 @@ impl<'a> Session<'a> {
             rank: Some(adapter.config().rank),
             alpha: Some(adapter.config().alpha),
             target: Some(TargetList::Text(adapter.config().targets.to_string())),
+            dora: Some(adapter.config().dora),
+            rslora: Some(adapter.config().rslora),
             ..options.clone()
         };
+        if adapter.config().dora {
+            log.event(&Event::Warning {
+                code: "NO_GGUF",
+                message: NO_GGUF.to_owned(),
+            });
+        }
         Ok(Session {
             options,
             used,

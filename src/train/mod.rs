@@ -6,6 +6,8 @@ mod schedule;
 mod trainer;
 
 pub use event::{Event, Listener, SampleMoment, Status};
-pub use options::{BUILT_IN, EosOption, OptimizerName, TargetList, TrainOptions, Warmup};
+pub use options::{
+    BUILT_IN, EosOption, LayerList, OptimizerName, TargetList, TrainOptions, Warmup,
+};
 pub use schedule::{Schedule, Shape};
 pub use trainer::{Outcome, Settings, Trainer};

@@ -1,6 +1,7 @@
 //! The options of a training run as JavaScript hands them over: the camelCase names of the option table.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::bail;
 use crate::error::Result;
@@ -33,6 +34,12 @@ pub struct TrainOptions {
     pub alpha: Option<f32>,
     pub lora_dropout: f32,
     pub target: Option<TargetList>,
+    pub layers: Option<LayerList>,
+    pub dora: Option<bool>,
+    pub rslora: Option<bool>,
+    /// Values by pattern; the order counts.
+    pub rank_pattern: Option<Map<String, Value>>,
+    pub alpha_pattern: Option<Map<String, Value>>,
     pub init_adapter: Option<String>,
     pub eval_split: f64,
     pub eval_data: Option<String>,
@@ -72,6 +79,11 @@ impl Default for TrainOptions {
             alpha: None,
             lora_dropout: 0.0,
             target: None,
+            layers: None,
+            dora: None,
+            rslora: None,
+            rank_pattern: None,
+            alpha_pattern: None,
             init_adapter: None,
             eval_split: 0.0,
             eval_data: None,
@@ -121,6 +133,26 @@ impl TargetList {
         match self {
             TargetList::Text(text) => text.clone(),
             TargetList::List(list) => list.join(","),
+        }
+    }
+}
+
+/// Layers as a text such as `0-7,12` or `last:8`, or their numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum LayerList {
+    Text(String),
+    Numbers(Vec<usize>),
+}
+
+impl LayerList {
+    pub fn text(&self) -> String {
+        match self {
+            LayerList::Text(text) => text.clone(),
+            LayerList::Numbers(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+                numbers.join(",")
+            }
         }
     }
 }

@@ -56,7 +56,7 @@ impl Golden {
             let mut b = self.matrix(&format!("base_model.model.{path}.lora_B.weight"));
             let interleaved = order == Pairs::Interleaved;
             b.values = permuted(&b.values, b.rows, &path, heads, interleaved);
-            (path, Pair { a, b })
+            (path, Pair::new(a, b))
         };
         self.paths().into_iter().map(pair).collect()
     }

@@ -35,7 +35,7 @@ impl Tuned {
             alpha: 5.0,
             dropout: 0.1,
             targets: Targets::Names(pairs.keys().cloned().collect()),
-            seed: 0,
+            ..LoraConfig::default()
         };
         let adapter = Adapter::continuing(config, pairs);
         let loader = Loader::new(checkpoint.source(), Some(adapter.clone()));

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use crate::error;
 use crate::error::Result;
 use crate::format::adapter::RowOrder;
-use crate::lora::Targets;
+use crate::lora::{LayerKind, LoraConfig, Site, layer_of};
 use crate::nn::Source;
 use crate::ops::Pairs;
 
 /// The layer of the logits, when it has a weight of its own.
 pub(super) const HEAD: &str = "lm_head";
-const EMBEDDING: &str = "model.embed_tokens";
+pub(super) const EMBEDDING: &str = "model.embed_tokens";
+
+/// Why neither of the two can have an adapter when they are one.
+pub(super) const TIED: &str = "llama.cpp refuses or crashes on an adapter of a table that is both";
 
 /// A base model as its adapters see it. `models::adapter_base` makes it from a checkpoint.
 #[derive(Clone)]
@@ -37,41 +40,54 @@ impl Base {
         }
     }
 
-    /// Refuses targets that no adapter file could carry: the head of a tied model, which llama.cpp rejects, and the
-    /// embedding table. Needs nothing loaded.
-    pub fn check_targets(&self, targets: &Targets) -> Result<()> {
-        if self.tied && targets.match_path(HEAD) {
+    /// Refuses settings that no adapter of this model could have, before anything is loaded: everything that
+    /// [`LoraConfig::check`] finds, and the head or the embedding table of a model in which they are one.
+    pub fn check(&self, config: &LoraConfig) -> Result<()> {
+        let targets = &config.targets;
+        let one = [HEAD, EMBEDDING]
+            .into_iter()
+            .find(|path| targets.match_path(path));
+        if let (true, Some(path)) = (self.tied, one) {
             return Err(error!(
                 Usage,
-                "target {targets}: the head of this model is its embedding table, which cannot have an adapter"
+                "target {targets}: {path} cannot have an adapter, since this model's head is its embedding table: {TIED}"
             )
             .hint("target layers of the blocks, such as all-linear"));
         }
-        if targets.match_path(EMBEDDING) {
-            return Err(error!(
-                Usage,
-                "target {targets}: the embedding table cannot have an adapter in this version"
-            )
-            .hint("target linear layers, such as all-linear"));
-        }
-        Ok(())
+        config.check(&self.sites())
     }
 
-    /// The paths of all linear layers.
-    pub fn layers(&self) -> Vec<String> {
+    /// Every layer that can have an adapter.
+    pub fn sites(&self) -> Vec<Site> {
         let names = self.source.names().into_iter();
         let paths = names.filter_map(|name| Some(name.strip_suffix(".weight")?.to_owned()));
-        paths.filter(|path| self.layer(path).is_some()).collect()
+        let site = |path: String| {
+            let (outputs, inputs) = self.layer(&path)?;
+            Some(Site {
+                path,
+                outputs,
+                inputs,
+            })
+        };
+        paths.filter_map(site).collect()
     }
 
-    /// Outputs and inputs of the linear layer at `path`; none when the base has no such layer.
+    /// How many decoder layers there are.
+    pub fn layer_count(&self) -> usize {
+        let names = self.source.names();
+        let last = names.iter().filter_map(|name| layer_of(name)).max();
+        last.map_or(0, |last| last + 1)
+    }
+
+    /// Rows of B and columns of A of the layer at `path`; none when the base has no such layer, or none that can have an
+    /// adapter.
     pub(super) fn layer(&self, path: &str) -> Option<(usize, usize)> {
-        if path == EMBEDDING || (path == HEAD && self.tied) {
+        if self.tied && (path == HEAD || path == EMBEDDING) {
             return None;
         }
         let weight = self.source.weight(&format!("{path}.weight")).ok()?;
         match weight.shape()[..] {
-            [outputs, inputs] => Some((outputs, inputs)),
+            [rows, columns] => Some(LayerKind::of(path).sides(rows, columns)),
             _ => None,
         }
     }

@@ -1,12 +1,14 @@
-//! Reads llama.cpp's GGUF adapters: `<tensor of the base>.lora_a` [rank, in], `.lora_b` [out, rank].
+//! Reads llama.cpp's GGUF adapters: `<tensor of the base>.lora_a` [rank, in], `.lora_b` [out, rank]; `lora_a` of the
+//! embedding table is [vocab, rank].
 
 use std::path::Path;
 
-use super::halves::{Half, Halves};
+use super::parts::Parts;
 use super::{Base, RowOrder, SavedAdapter, refused};
 use crate::error::Result;
 use crate::format::gguf::GgufFile;
 use crate::format::names;
+use crate::lora::{LoraConfig, Part, Patterns, Targets};
 
 /// The keys and values that make a GGUF file a LoRA adapter.
 pub const KIND: (&str, &str) = ("general.type", "adapter");
@@ -38,12 +40,12 @@ pub fn read(file: &Path, base: &Base) -> Result<SavedAdapter> {
             "it is an activated LoRA, which cannot be continued in this version".into(),
         ));
     }
-    let mut halves = Halves::default();
+    let mut parts = Parts::default();
     for name in gguf.tensor_names() {
-        let parts = [(".lora_a", Half::A), (".lora_b", Half::B)]
+        let ending = [(".lora_a", Part::A), (".lora_b", Part::B)]
             .into_iter()
-            .find_map(|(suffix, half)| Some((name.strip_suffix(suffix)?, half)));
-        let Some((tensor, half)) = parts else {
+            .find_map(|(suffix, part)| Some((name.strip_suffix(suffix)?, part)));
+        let Some((tensor, part)) = ending else {
             return Err(failed(format!(
                 "{name} ends neither in .lora_a nor in .lora_b"
             )));
@@ -58,16 +60,29 @@ pub fn read(file: &Path, base: &Base) -> Result<SavedAdapter> {
                 base.architecture
             )));
         };
-        halves.add(path.to_owned(), half, name, gguf.weight(name)?);
+        parts.add(path.to_owned(), part, name, gguf.weight(name)?);
     }
-    let (pairs, rank) = halves.finish(file, base, RowOrder::Gguf)?;
+    let pairs = parts.finish(file, base, RowOrder::Gguf)?;
     let alpha = metadata.float(ALPHA).unwrap_or(0.0) as f32;
     if !alpha.is_finite() {
         return Err(failed(format!("{ALPHA} is {alpha}")));
     }
-    Ok(SavedAdapter {
-        pairs,
+    let ranks = pairs
+        .iter()
+        .map(|(path, pair)| (path.as_str(), pair.rank()));
+    let (rank, rank_pattern) = Patterns::of_layers(ranks.clone(), 0)?;
+    let alphas = ranks.map(|(path, rank)| match alpha == 0.0 {
+        true => (path, rank as f32),
+        false => (path, alpha),
+    });
+    let (alpha, alpha_pattern) = Patterns::of_layers(alphas, 0.0)?;
+    let config = LoraConfig {
         rank,
-        alpha: if alpha == 0.0 { rank as f32 } else { alpha },
-    })
+        alpha,
+        rank_pattern,
+        alpha_pattern,
+        targets: Targets::Names(pairs.keys().cloned().collect()),
+        ..LoraConfig::default()
+    };
+    Ok(SavedAdapter { pairs, config })
 }

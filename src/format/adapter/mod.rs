@@ -5,40 +5,34 @@
 
 mod base;
 pub mod gguf;
-mod halves;
+mod parts;
 pub mod peft;
 mod rows;
 mod settings;
 
 pub use base::Base;
-pub use halves::Half;
+pub use parts::transposed;
 pub use rows::RowOrder;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::bail;
 use crate::error;
 use crate::error::{Code, Error, Result};
 use crate::format::catalog::in_file;
-use crate::lora::{Pair, Targets};
+use crate::lora::{LoraConfig, Pair};
 
-/// An adapter as a run can continue it.
+/// An adapter as a run can continue it, or as it can be merged.
 #[derive(Debug, Clone)]
 pub struct SavedAdapter {
     /// By path of the layer, with the rows of B in the order of the base model's own rows.
     pub pairs: BTreeMap<String, Pair>,
-    pub rank: usize,
-    /// B·A is multiplied by `alpha / rank`, whatever rule the file had.
-    pub alpha: f32,
+    /// What they were made like: rank, alpha and their patterns, rsLoRA, DoRA. Targets are exactly the layers that have a
+    /// pair; dropout and seed are the defaults, since no file decides them.
+    pub config: LoraConfig,
 }
 
 impl SavedAdapter {
-    /// Exactly the layers that have a pair, for `LoraConfig::targets`.
-    pub fn targets(&self) -> Targets {
-        Targets::Names(self.pairs.keys().cloned().collect())
-    }
-
     /// The last names of those layers, such as `q_proj`, each once.
     pub fn leaves(&self) -> Vec<&str> {
         let paths = self.pairs.keys();
@@ -47,23 +41,14 @@ impl SavedAdapter {
         leaves.dedup();
         leaves
     }
-
-    /// Whether `targets` means exactly the layers of `base` that have a pair.
-    pub fn is_for(&self, targets: &Targets, base: &Base) -> bool {
-        let has_pair = |path: &String| self.pairs.contains_key(path);
-        let layers = base.layers();
-        layers
-            .iter()
-            .all(|path| targets.match_path(path) == has_pair(path))
-    }
 }
 
 /// Reads the adapter at `path` for the model `base`: a PEFT directory, a `.safetensors` file with `<stem>_config.json` or
 /// `adapter_config.json` beside it, or a GGUF adapter.
 ///
-/// Errors: `NOT_FOUND` for a missing file or missing settings; `BAD_ADAPTER` for everything that is no plain LoRA of this
-/// base (DoRA, full weights, embeddings, ranks or alphas that differ by layer, half pairs, other shapes or layers);
-/// `NON_FINITE` for values that are not numbers.
+/// Errors: `NOT_FOUND` for a missing file or missing settings; `BAD_ADAPTER` for everything that is no LoRA or DoRA of this
+/// base (full weights, half pairs, other shapes or layers, ranks that the settings do not say); `NON_FINITE` for values
+/// that are not numbers.
 pub fn read(path: &Path, base: &Base) -> Result<SavedAdapter> {
     if !path.exists() {
         return Err(
@@ -94,22 +79,6 @@ pub fn read(path: &Path, base: &Base) -> Result<SavedAdapter> {
     })
 }
 
-/// Refuses factors that hold an infinity or something that is no number.
-pub fn check_finite(path: &str, pair: &Pair) -> Result<()> {
-    for (name, matrix) in [("A", &pair.a), ("B", &pair.b)] {
-        if let Some(at) = matrix.values.iter().position(|value| !value.is_finite()) {
-            bail!(
-                NonFinite,
-                "{path}: {name}[{}, {}] of the adapter is {}",
-                at / matrix.columns,
-                at % matrix.columns,
-                matrix.values[at]
-            );
-        }
-    }
-    Ok(())
-}
-
 /// An error about the adapter file at `path`.
 fn refused(path: &Path, message: String) -> Error {
     in_file(path, Error::new(Code::BadAdapter, message))
@@ -119,6 +88,8 @@ fn refused(path: &Path, message: String) -> Error {
 mod tests {
     use super::*;
     use crate::backend::Bytes;
+    use crate::bail;
+    use crate::lora::Targets;
     use crate::nn::{Layout, Source};
     use crate::ops::Pairs;
     use crate::quant::{Format, Weight};
@@ -161,34 +132,20 @@ mod tests {
     }
 
     #[test]
-    fn targets_no_file_could_carry_are_refused_before_anything_is_loaded() {
+    fn the_head_and_table_of_a_tied_model_are_refused_before_anything_is_loaded() {
         let mut base = base("llama", 2, 1);
-        base.check_targets(&Targets::parse("q_proj,lm_head"))
-            .unwrap();
+        let config = |targets: &str| LoraConfig {
+            rank: 2,
+            targets: Targets::parse(targets).unwrap(),
+            ..LoraConfig::default()
+        };
+        base.check(&config("lm_head")).unwrap();
         base.tied = true;
-        let error = base.check_targets(&Targets::parse("q_proj,lm_head"));
-        assert_eq!(error.unwrap_err().code, Code::Usage);
-        base.check_targets(&Targets::AllLinear).unwrap();
-        let error = base.check_targets(&Targets::parse("embed_tokens"));
-        assert_eq!(error.unwrap_err().code, Code::Usage);
-    }
-
-    #[test]
-    fn values_that_are_no_numbers_are_named_by_place() {
-        let matrix = |rows, columns| crate::lora::Matrix {
-            rows,
-            columns,
-            values: vec![1.0; rows * columns],
-        };
-        let mut pair = Pair {
-            a: matrix(2, 3),
-            b: matrix(4, 2),
-        };
-        check_finite("x", &pair).unwrap();
-        pair.b.values[5] = f32::NAN;
-        let error = check_finite("x", &pair).unwrap_err();
-        assert_eq!(error.code, Code::NonFinite);
-        assert_eq!(error.message, "x: B[2, 1] of the adapter is NaN");
+        for targets in ["q_proj,lm_head", "embed_tokens", ".*head"] {
+            let error = base.check(&config(targets)).unwrap_err();
+            assert_eq!(error.code, Code::Usage);
+            assert!(error.message.contains("its embedding table"), "{error}");
+        }
     }
 
     #[test]

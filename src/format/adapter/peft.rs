@@ -1,18 +1,19 @@
-//! Reads adapters with PEFT's tensor names: `base_model.model.<path>.lora_A.weight` [rank, in], `.lora_B.weight` [out, rank].
+//! Reads adapters with PEFT's tensor names: `base_model.model.<path>.lora_A.weight` [rank, in], `.lora_B.weight` [out, rank],
+//! `.lora_embedding_A` and `_B` of the embedding table, `.lora_magnitude_vector` of DoRA.
 
 use std::path::{Path, PathBuf};
 
-use super::halves::{Half, Halves};
-use super::settings::{DORA_HINT, FULL_WEIGHT_HINT, Settings};
+use super::parts::Parts;
+use super::settings::{self, FULL_WEIGHT_HINT};
 use super::{Base, RowOrder, SavedAdapter, refused};
 use crate::error;
 use crate::error::Result;
 use crate::format::safetensors::Safetensors;
+use crate::lora::{LoraConfig, PEFT_PREFIX, Part, Targets};
 use crate::quant::Weight;
 
 pub const CONFIG: &str = "adapter_config.json";
 pub const TENSORS: &str = "adapter_model.safetensors";
-const PREFIX: &str = "base_model.model.";
 
 pub(super) const MLX_HINT: &str = "MLX keeps lora_a [in, rank] and lora_b [rank, out] and a scale: transpose both, name them \
      base_model.model.<layer>.lora_A.weight and .lora_B.weight, and write an adapter_config.json with r and lora_alpha = scale · r";
@@ -48,10 +49,10 @@ pub fn sidecar(file: &Path) -> PathBuf {
 fn read_with(file: &Path, configs: &[PathBuf], base: &Base) -> Result<SavedAdapter> {
     let tensors = Safetensors::open(file)?;
     // Names first: they tell what the file is, which a missing config does not.
-    let mut halves = Halves::default();
+    let mut parts = Parts::default();
     for name in tensors.tensor_names() {
-        match part(name) {
-            Some((path, half)) => halves.add(path.to_owned(), half, name, tensors.weight(name)?),
+        match Part::of_peft_name(name) {
+            Some((path, part)) => parts.add(path.to_owned(), part, name, tensors.weight(name)?),
             None => check_other(file, name, &tensors, base)?,
         }
     }
@@ -68,50 +69,40 @@ fn read_with(file: &Path, configs: &[PathBuf], base: &Base) -> Result<SavedAdapt
         )
         .hint("rank and alpha stand there; {\"peft_type\": \"LORA\", \"r\": …, \"lora_alpha\": …} is enough"));
     };
-    let settings = Settings::read(config)?;
-    let (pairs, rank) = halves.finish(file, base, RowOrder::HuggingFace)?;
-    if rank != settings.rank {
-        return Err(refused(
-            config,
-            format!("r is {}, the tensors have rank {rank}", settings.rank),
-        ));
+    let settings = settings::read(config)?;
+    let pairs = parts.finish(file, base, RowOrder::HuggingFace)?;
+    for (path, pair) in &pairs {
+        let (expected, found) = (settings.rank_of(path), pair.rank());
+        if expected != found {
+            return Err(refused(
+                config,
+                format!("{path} has rank {found}, but r and rank_pattern say {expected}"),
+            ));
+        }
+        if settings.dora != pair.magnitude.is_some() {
+            let problem = match settings.dora {
+                true => "use_dora is true, but there is no",
+                false => "use_dora is false, but there is a",
+            };
+            let name = Part::Magnitude.peft_name(path);
+            return Err(refused(config, format!("{problem} {name}")));
+        }
     }
-    Ok(SavedAdapter {
-        pairs,
-        rank,
-        alpha: settings.alpha,
-    })
+    let config = LoraConfig {
+        targets: Targets::Names(pairs.keys().cloned().collect()),
+        ..settings
+    };
+    Ok(SavedAdapter { pairs, config })
 }
 
-/// The layer and half that a tensor name means.
-fn part(name: &str) -> Option<(&str, Half)> {
-    let path = name.strip_prefix(PREFIX)?;
-    let half = |suffix| path.strip_suffix(suffix);
-    half(".lora_A.weight")
-        .map(|path| (path, Half::A))
-        .or_else(|| half(".lora_B.weight").map(|path| (path, Half::B)))
-}
-
-/// Refuses a tensor that is no half of a pair, unless it is a copy of the base model's own.
+/// Refuses a tensor that is no part of a pair, unless it is a copy of the base model's own.
 fn check_other(file: &Path, name: &str, tensors: &Safetensors, base: &Base) -> Result<()> {
     let failed =
         |message: String, hint: &str| -> Result<()> { Err(refused(file, message).hint(hint)) };
-    if name.ends_with(".lora_magnitude_vector") {
-        return failed(
-            format!("{name} is of a DoRA adapter, which cannot be continued in this version"),
-            DORA_HINT,
-        );
-    }
-    if name.contains(".lora_embedding_") {
-        return failed(
-            format!("{name}: adapters of embeddings cannot be continued in this version"),
-            "train it without the embedding among its targets",
-        );
-    }
     if name.ends_with(".lora_a") || name.ends_with(".lora_b") {
         return failed(format!("{name} is a name of MLX"), MLX_HINT);
     }
-    let Some(path) = name.strip_prefix(PREFIX) else {
+    let Some(path) = name.strip_prefix(PEFT_PREFIX) else {
         return failed(
             format!("{name} is no name that PEFT gives"),
             "names look like base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight",
@@ -131,8 +122,8 @@ fn check_other(file: &Path, name: &str, tensors: &Safetensors, base: &Base) -> R
         );
     }
     failed(
-        format!("{name} is no part of a plain LoRA"),
-        "only lora_A and lora_B of linear layers can be continued",
+        format!("{name} is no part of a LoRA or DoRA"),
+        "only lora_A, lora_B and lora_magnitude_vector of linear layers and the embedding table can be continued",
     )
 }
 
@@ -150,13 +141,4 @@ fn same(one: &Weight, other: &Weight) -> Result<bool> {
         }
     }
     Ok(true)
-}
-
-/// The name in PEFT files of one half of the layer at `path`.
-pub fn tensor_name(path: &str, half: Half) -> String {
-    let letter = match half {
-        Half::A => 'A',
-        Half::B => 'B',
-    };
-    format!("{PREFIX}{path}.lora_{letter}.weight")
 }

@@ -7,7 +7,7 @@
 use crate::bail;
 use crate::error::Result;
 use crate::format::adapter::Base;
-use crate::lora::Matrix;
+use crate::lora::{Matrix, Pair};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOrder {
@@ -16,6 +16,28 @@ pub enum RowOrder {
 }
 
 impl Base {
+    /// The pair of the layer `path`, with the rows of B and DoRA's magnitudes moved from one order into the other.
+    pub fn reorder_pair(
+        &self,
+        path: &str,
+        pair: Pair,
+        from: RowOrder,
+        to: RowOrder,
+    ) -> Result<Pair> {
+        let Pair { a, b, magnitude } = pair;
+        let column = |values: Vec<f32>| Matrix {
+            rows: values.len(),
+            columns: 1,
+            values,
+        };
+        let lengths = magnitude.map(|values| self.reorder(path, column(values), from, to));
+        Ok(Pair {
+            a,
+            b: self.reorder(path, b, from, to)?,
+            magnitude: lengths.transpose()?.map(|lengths| lengths.values),
+        })
+    }
+
     /// B of the layer `path` [out, rank], with its rows moved from one order into the other where they differ.
     pub fn reorder(&self, path: &str, b: Matrix, from: RowOrder, to: RowOrder) -> Result<Matrix> {
         let heads = match path.rsplit('.').next() {

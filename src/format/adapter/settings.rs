@@ -6,72 +6,66 @@ use serde_json::{Map, Value};
 
 use super::refused;
 use crate::error::{Error, Result};
-
-/// What decides how much B·A counts.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
-    pub rank: usize,
-    /// For the rule alpha / rank; that of rsLoRA, alpha / √rank, has been folded into it.
-    pub alpha: f32,
-}
+use crate::lora::{LoraConfig, Patterns};
 
 /// Initial values whose training also changed the base model, so that A and B alone are not the adapter.
 const CHANGES_BASE: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
 
-impl Settings {
-    /// Reads the JSON file at `path`.
-    ///
-    /// Errors: not JSON, not LoRA, no rank or alpha, and every setting that a plain pair A, B cannot express.
-    pub fn read(path: &Path) -> Result<Settings> {
-        let failed = |message: String| refused(path, message);
-        let text = std::fs::read(path).map_err(|cause| Error::file("read", path, &cause))?;
-        let map: Map<String, Value> = serde_json::from_slice(&text)
-            .map_err(|cause| failed(format!("this is not a JSON object: {cause}")))?;
-        if let Some((message, hint)) = refusal(&map) {
-            return Err(failed(message).hint(hint));
-        }
-        let rank = map
-            .get("r")
-            .and_then(Value::as_u64)
-            .and_then(|rank| usize::try_from(rank).ok())
-            .filter(|rank| *rank > 0)
-            .ok_or_else(|| failed(wrong(&map, "r", "a whole number from 1 on")))?;
-        let alpha = map
-            .get("lora_alpha")
-            .and_then(Value::as_f64)
-            .map(|alpha| alpha as f32)
-            .filter(|alpha| alpha.is_finite())
-            .ok_or_else(|| failed(wrong(&map, "lora_alpha", "a number")))?;
-        if let Some(message) = uneven(&map, rank, alpha) {
-            return Err(failed(message));
-        }
-        // alpha / √rank = (alpha · √rank) / rank
-        let folded = match is_true(&map, "use_rslora") {
-            true => alpha * (rank as f32).sqrt(),
-            false => alpha,
-        };
-        Ok(Settings {
-            rank,
-            alpha: folded,
-        })
+/// Reads the JSON file at `path`: rank, alpha, their patterns, rsLoRA and DoRA.
+///
+/// Errors: not JSON, not LoRA, no rank or alpha, and every setting that a pair A, B cannot express.
+pub fn read(path: &Path) -> Result<LoraConfig> {
+    let failed = |message: String| refused(path, message);
+    let text = std::fs::read(path).map_err(|cause| Error::file("read", path, &cause))?;
+    let map: Map<String, Value> = serde_json::from_slice(&text)
+        .map_err(|cause| failed(format!("this is not a JSON object: {cause}")))?;
+    if let Some((message, hint)) = refusal(&map) {
+        return Err(failed(message).hint(hint));
     }
+    let number = |value: Option<&Value>, name: &str| {
+        rank(value).ok_or_else(|| failed(wrong(value, name, "a whole number from 1 on")))
+    };
+    let strength = |value: Option<&Value>, name: &str| {
+        alpha(value).ok_or_else(|| failed(wrong(value, name, "a number")))
+    };
+    let (mut ranks, mut alphas) = (Vec::new(), Vec::new());
+    for (key, value) in pattern(&map, "rank_pattern") {
+        let value = number(Some(value), &format!("rank_pattern of {key}"))?;
+        ranks.push((key.clone(), value));
+    }
+    for (key, value) in pattern(&map, "alpha_pattern") {
+        let value = strength(Some(value), &format!("alpha_pattern of {key}"))?;
+        alphas.push((key.clone(), value));
+    }
+    Ok(LoraConfig {
+        rank: number(map.get("r"), "r")?,
+        alpha: strength(map.get("lora_alpha"), "lora_alpha")?,
+        rank_pattern: Patterns::new(ranks).map_err(|error| failed(error.message))?,
+        alpha_pattern: Patterns::new(alphas).map_err(|error| failed(error.message))?,
+        rslora: is_true(&map, "use_rslora"),
+        dora: is_true(&map, "use_dora"),
+        ..LoraConfig::default()
+    })
 }
 
-/// How a rank or alpha of one layer differs from `rank` and `alpha`.
-fn uneven(map: &Map<String, Value>, rank: usize, alpha: f32) -> Option<String> {
-    for (key, one) in [
-        ("rank_pattern", rank as f64),
-        ("alpha_pattern", alpha.into()),
-    ] {
-        let pattern = map.get(key).and_then(Value::as_object);
-        let mut layers = pattern.into_iter().flatten();
-        if let Some((layer, value)) = layers.find(|(_, value)| value.as_f64() != Some(one)) {
-            return Some(format!(
-                "{key} gives {layer} {value} and other layers {one}; only one for all layers can be trained"
-            ));
-        }
-    }
-    None
+fn rank(value: Option<&Value>) -> Option<usize> {
+    let rank = usize::try_from(value?.as_u64()?).ok()?;
+    (rank > 0).then_some(rank)
+}
+
+fn alpha(value: Option<&Value>) -> Option<f32> {
+    let alpha = value?.as_f64()? as f32;
+    alpha.is_finite().then_some(alpha)
+}
+
+fn pattern<'a>(
+    map: &'a Map<String, Value>,
+    key: &str,
+) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    map.get(key)
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
 }
 
 /// Why settings like these cannot be continued, and what to do.
@@ -85,12 +79,6 @@ fn refusal(map: &Map<String, Value>) -> Option<(String, &'static str)> {
         return Some((
             format!("peft_type is {kind}; only LORA can be continued"),
             "start a new adapter without --init-adapter",
-        ));
-    }
-    if is_true(map, "use_dora") {
-        return Some((
-            "use_dora: DoRA cannot be continued in this version".into(),
-            DORA_HINT,
         ));
     }
     if let Some(modules) = map.get("modules_to_save").and_then(Value::as_array)
@@ -146,7 +134,6 @@ fn refusal(map: &Map<String, Value>) -> Option<(String, &'static str)> {
     None
 }
 
-pub(super) const DORA_HINT: &str = "merge the DoRA adapter into its base model with PEFT's merge_and_unload and train a new adapter on the result";
 pub(super) const FULL_WEIGHT_HINT: &str = "train the layer as a LoRA instead (target it, which an untied lm_head allows) and leave modules_to_save out; \
      unchanged copies stay out of the file with save_embedding_layers=False";
 const NEW_HINT: &str = "merge the adapter into its base model with PEFT's merge_and_unload and train a new adapter on the result";
@@ -155,10 +142,10 @@ fn is_true(map: &Map<String, Value>, key: &str) -> bool {
     map.get(key).and_then(Value::as_bool).unwrap_or(false)
 }
 
-fn wrong(map: &Map<String, Value>, key: &str, expected: &str) -> String {
-    match map.get(key) {
-        Some(value) => format!("{key} is {value}, not {expected}"),
-        None => format!("there is no {key}"),
+fn wrong(value: Option<&Value>, name: &str, expected: &str) -> String {
+    match value {
+        Some(value) => format!("{name} is {value}, not {expected}"),
+        None => format!("there is no {name}"),
     }
 }
 
@@ -167,36 +154,41 @@ mod tests {
     use super::*;
     use crate::error::Code;
 
-    fn read(text: &str) -> Result<Settings> {
+    fn read(text: &str) -> Result<LoraConfig> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("adapter_config.json");
         std::fs::write(&path, text).unwrap();
-        Settings::read(&path)
+        super::read(&path)
     }
 
     #[test]
     fn four_fields_are_enough() {
-        let settings =
-            read(r#"{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"]}"#);
-        let expected = Settings {
-            rank: 4,
-            alpha: 8.0,
-        };
-        assert_eq!(settings.unwrap(), expected);
+        let config =
+            read(r#"{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"]}"#)
+                .unwrap();
+        assert_eq!((config.rank, config.alpha), (4, 8.0));
+        assert!(!config.rslora && !config.dora);
     }
 
     #[test]
-    fn the_scale_of_rslora_is_folded_into_alpha() {
-        let settings =
-            read(r#"{"peft_type": "LORA", "r": 16, "lora_alpha": 8.0, "use_rslora": true}"#);
-        // 8 / √16 = 2 = 32 / 16
-        assert_eq!(settings.unwrap().alpha, 32.0);
+    fn the_variants_of_peft_are_read() {
+        let config = read(
+            r#"{"peft_type": "LORA", "r": 16, "lora_alpha": 8.0, "use_rslora": true, "use_dora": true,
+                "rank_pattern": {"k_proj": 4, ".*proj": 2}, "alpha_pattern": {"v_proj": 2.5}}"#,
+        )
+        .unwrap();
+        assert!(config.rslora && config.dora);
+        assert_eq!(
+            (config.rank_of("a.k_proj"), config.rank_of("a.v_proj")),
+            (4, 2)
+        );
+        assert_eq!(config.scale_of("a.k_proj"), 4.0);
+        assert_eq!(config.alpha_of("a.v_proj"), 2.5);
     }
 
     #[test]
     fn what_a_plain_pair_cannot_express_is_refused_by_name() {
         for (part, word) in [
-            (r#""use_dora": true"#, "use_dora"),
             (r#""modules_to_save": ["lm_head"]"#, "modules_to_save"),
             (
                 r#""init_lora_weights": "pissa_niter_4""#,
@@ -205,8 +197,12 @@ mod tests {
             (r#""bias": "lora_only""#, "bias"),
             (r#""lora_bias": true"#, "lora_bias"),
             (r#""layer_replication": [[0, 2]]"#, "layer_replication"),
-            (r#""rank_pattern": {"k_proj": 8}"#, "rank_pattern"),
-            (r#""alpha_pattern": {"k_proj": 16}"#, "alpha_pattern"),
+            (r#""rank_pattern": {"k_proj": 0}"#, "rank_pattern of k_proj"),
+            (
+                r#""alpha_pattern": {"k_proj": "a"}"#,
+                "alpha_pattern of k_proj",
+            ),
+            (r#""rank_pattern": {"k(": 8}"#, "regular expression"),
             (r#""lora_parameters": {"rank": 8}"#, "MLX"),
             (r#""peft_type": "IA3""#, "IA3"),
             (r#""r": 4.0"#, "r is 4.0"),

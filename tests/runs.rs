@@ -175,6 +175,70 @@ fn a_continued_adapter_starts_where_the_first_ended_and_keeps_its_rank() {
 }
 
 #[test]
+fn a_continued_dora_trains_as_many_values_and_leaves_the_same_names() {
+    let desk = Desk::new(TWENTY_WORDS);
+    let kind = json!({ "dora": true, "rslora": true, "rank": 4, "rankPattern": { "v_proj": 2 }, "layers": "last:2", "maxSteps": 2 });
+    let (end, first) = desk.run(kind);
+    end.unwrap();
+    let more = json!({ "initAdapter": desk.text("out"), "output": desk.text("more/"), "maxSteps": 1, "dora": true, "layers": [6, 7] });
+    let (end, second) = desk.run(more);
+    end.unwrap();
+    let trained = |events: &[Event]| {
+        let count = events.iter().find_map(|event| match event {
+            Event::Start {
+                trainable_parameters,
+                ..
+            } => Some(*trainable_parameters),
+            _ => None,
+        });
+        count.unwrap()
+    };
+    assert_eq!(trained(&first), trained(&second));
+    let names = |directory: &str| -> Vec<String> {
+        let file = desk.path(directory).join("adapter_model.safetensors");
+        let tensors = amv_train::format::safetensors::Safetensors::open(&file).unwrap();
+        tensors.tensor_names().map(str::to_owned).collect()
+    };
+    assert_eq!(names("out"), names("more"));
+    let config = |directory: &str| {
+        std::fs::read_to_string(desk.path(directory).join("adapter_config.json")).unwrap()
+    };
+    assert_eq!(config("out"), config("more"));
+    for (contradiction, name) in [
+        (json!({ "dora": false }), "dora"),
+        (json!({ "rslora": false }), "rslora"),
+        (json!({ "layers": "0-1" }), "layers"),
+        (json!({ "rankPattern": { "q_proj": 2 } }), "rank-pattern"),
+        (json!({ "alphaPattern": { "q_proj": 2 } }), "alpha-pattern"),
+    ] {
+        let mut options = json!({ "initAdapter": desk.text("out"), "output": desk.text("never/") });
+        let given = contradiction.as_object().unwrap().clone();
+        options.as_object_mut().unwrap().extend(given);
+        let error = desk.run(options).0.unwrap_err();
+        let says = format!("--{name} contradicts the adapter");
+        assert!(error.message.contains(&says), "{contradiction}: {error}");
+    }
+}
+
+/// ggml-org/llama.cpp#6536: its loader does not know magnitudes.
+#[test]
+fn a_dora_run_says_that_llama_cpp_cannot_load_it_and_leaves_no_old_gguf() {
+    let desk = Desk::new(TWENTY_WORDS);
+    desk.run(json!({ "maxSteps": 1 })).0.unwrap();
+    assert!(desk.path("out/adapter.gguf").exists());
+    let (end, events) = desk.run(json!({ "dora": true, "maxSteps": 1, "overwrite": true }));
+    let Event::End { files, .. } = end.unwrap() else {
+        panic!("the last event is the end");
+    };
+    assert!(!desk.path("out/adapter.gguf").exists());
+    assert!(files.iter().all(|file| !file.ends_with(".gguf")));
+    let warned = events.iter().any(|event| {
+        matches!(event, Event::Warning { code: "NO_GGUF", message } if message.contains("merge"))
+    });
+    assert!(warned);
+}
+
+#[test]
 fn the_log_has_the_warnings_from_before_the_start() {
     let desk = Desk::new("{\"text\": \"one two three\"}\n{\"text\": \" \"}\n");
     let options = json!({

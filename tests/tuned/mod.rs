@@ -29,7 +29,6 @@ pub struct Tuned {
 impl Tuned {
     /// The model `file` with these pairs, which are in its own row order.
     pub fn new(file: &Path, pairs: BTreeMap<String, Pair>) -> Tuned {
-        let checkpoint = Checkpoint::open(file).unwrap();
         let config = LoraConfig {
             rank: 3,
             alpha: 5.0,
@@ -37,6 +36,12 @@ impl Tuned {
             targets: Targets::Names(pairs.keys().cloned().collect()),
             ..LoraConfig::default()
         };
+        Tuned::of(file, config, pairs)
+    }
+
+    /// The same with an adapter made like `config`.
+    pub fn of(file: &Path, config: LoraConfig, pairs: BTreeMap<String, Pair>) -> Tuned {
+        let checkpoint = Checkpoint::open(file).unwrap();
         let adapter = Adapter::continuing(config, pairs);
         let loader = Loader::new(checkpoint.source(), Some(adapter.clone()));
         Decoder::load(checkpoint.config(), &loader).unwrap();

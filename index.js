@@ -1,9 +1,9 @@
 "use strict";
 
 const { version } = require("./package.json");
+const { starter } = require("./lib/command.js");
 const { AmvTrainError, fromNative } = require("./lib/errors.js");
 const { BUILT_IN_FOLDER, loadNative } = require("./lib/native.js");
-const { train } = require("./lib/train.js");
 const { TermuxTrainer } = require("./lib/trainer.js");
 
 const native = loadNative();
@@ -35,7 +35,7 @@ function answering(ask) {
 }
 
 module.exports = {
-  train,
+  train: starter("train"),
   TermuxTrainer,
   inspect,
   models: answering(native.models),

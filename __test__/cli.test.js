@@ -56,6 +56,14 @@ describe("help", () => {
     assert.match(stdout, /amv-train train --output my-adapter\//);
   });
 
+  test("of a command is also what `help` prints", () => {
+    assert.equal(run("help train").stdout, run("train --help").stdout);
+    assert.equal(run("help").stdout, run("--help").stdout);
+    const { status, stderr } = run("help trane");
+    assert.equal(status, 2);
+    assert.match(stderr, /^error: there is no command "trane" .*\n.*train/);
+  });
+
   test("has the version", () =>
     assert.equal(run("--version").stdout, `${version}\n`));
 });

@@ -4,7 +4,7 @@ const assert = require("node:assert/strict");
 const { describe, test } = require("node:test");
 const { checkOptions, optionsOf, parseValue } = require("../lib/options.js");
 const { TermuxTrainer } = require("../lib/trainer.js");
-const { train } = require("../lib/train.js");
+const { train } = require("../index.js");
 
 const usage = (pattern) => ({ code: "USAGE", message: pattern });
 const check = (options) => checkOptions("train", { output: "x/", ...options });

@@ -1,7 +1,7 @@
 "use strict";
 
 const { AmvTrainError } = require("./errors.js");
-const { train } = require("./train.js");
+const { starter } = require("./command.js");
 
 /** Names of the published trainer class, and the options of `train` they stand for. */
 const PUBLISHED_NAMES = {
@@ -12,6 +12,8 @@ const PUBLISHED_NAMES = {
 
 /** What the published `modelType`s stand for. */
 const MODEL_TYPES = { lora: { dora: false }, dora: { dora: true } };
+
+const train = starter("train");
 
 /** The published trainer class: settings of the adapter first, then `fit` with data and output. */
 class TermuxTrainer {

@@ -1,15 +1,19 @@
 "use strict";
 
 // Writes what follows from the table of options in src/node/options.rs: lib/options.json, and the marked parts of
-// index.d.ts and README.md. `npm run generate` after changing the table; a test checks that nothing is behind.
+// index.d.ts, README.md and docs/commands.md. `npm run generate` after changing the table; a test checks that nothing is behind.
 
 const fs = require("node:fs");
 const path = require("node:path");
 const prettier = require("prettier");
 const { loadNative } = require("../lib/native.js");
+const { COMMANDS } = require("../bin/cli/commands.js");
 const { property } = require("../lib/options.js");
 
 const ROOT = path.join(__dirname, "..");
+
+/** The name in index.d.ts of the options of each command that JavaScript can start: `TrainOptions` for `train`. */
+const TYPES = { train: "TrainOptions" };
 
 /** The text every generated file should have, by its path from the root. */
 async function generated() {
@@ -17,7 +21,18 @@ async function generated() {
   const texts = {
     "lib/options.json": JSON.stringify(table),
     "index.d.ts": replacePart("index.d.ts", "//", "", typesOf(table)),
-    "README.md": replacePart("README.md", "<!--", " -->", readmeTable(table)),
+    "README.md": replacePart(
+      "README.md",
+      "<!--",
+      " -->",
+      optionTable(optionsOf(table, "train")),
+    ),
+    "docs/commands.md": replacePart(
+      "docs/commands.md",
+      "<!--",
+      " -->",
+      commandTables(table),
+    ),
   };
   for (const [file, text] of Object.entries(texts)) {
     texts[file] = await prettier.format(text, { filepath: file });
@@ -36,15 +51,41 @@ function replacePart(file, open, close, part) {
   return `${before}${begin}\n${part}\n${end}${after}`;
 }
 
+/** The options of every command that JavaScript can start. */
 function typesOf(table) {
-  const options = table.filter(
-    ({ surface, commands }) =>
-      surface === "everywhere" && commands.includes("train"),
-  );
-  return `/** Options of {@link train}. */
-export interface TrainOptions extends RunListeners {
+  const interfaces = Object.entries(TYPES).map(([command, type]) => {
+    const options = optionsOf(table, command).filter(
+      ({ surface }) => surface === "everywhere",
+    );
+    return `/** Options of {@link ${functionOf(type)}}. */
+export interface ${type} extends RunListeners {
 ${options.map(typeOfOption).join("\n")}
 }`;
+  });
+  return interfaces.join("\n\n");
+}
+
+function optionsOf(table, command) {
+  return table.filter(({ commands }) => commands.includes(command));
+}
+
+/** `TrainOptions` are those of `train`. */
+function functionOf(type) {
+  const name = type.replace(/Options$/, "");
+  return name[0].toLowerCase() + name.slice(1);
+}
+
+/** A section with a table of options for every command but `train`, whose table is in the README. */
+function commandTables(table) {
+  const sections = COMMANDS.filter(({ name }) => name !== "train").map(
+    ({ name, description, examples }) => {
+      const options = optionsOf(table, name);
+      const commands = examples.map(({ command }) => command).join("\n");
+      const rows = options.length > 0 ? `\n${optionTable(options)}` : "";
+      return `## ${name}\n\n${description}\n\n\`\`\`sh\n${commands}\n\`\`\`\n${rows}`;
+    },
+  );
+  return sections.join("\n");
 }
 
 function typeOfOption(option) {
@@ -83,8 +124,8 @@ function typeScript({ type, choices }) {
   }
 }
 
-function readmeTable(table) {
-  const rows = table.map((option) => {
+function optionTable(options) {
+  const rows = options.map((option) => {
     const flags = [option.name, ...(option.aliases ?? [])];
     const value = (option.choices?.join("|") ?? option.value ?? "").replaceAll(
       "|",

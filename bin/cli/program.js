@@ -17,7 +17,7 @@ function buildProgram(start) {
     .version(version, "-V, --version", "print the version")
     .helpOption("-h, --help", "show this help")
     .addHelpText("after", examples([COMMANDS[0].examples[0]]));
-  settle(program).helpCommand(false);
+  settle(program).helpCommand("help [command]", "show the help of a command");
   for (const data of COMMANDS) {
     const command = program.command(data.name).summary(data.summary);
     settle(command)
@@ -40,7 +40,7 @@ function settle(command) {
     .exitOverride()
     .showSuggestionAfterError(false)
     .allowExcessArguments(false)
-    .configureOutput({ outputError: () => {} })
+    .configureOutput({ outputError: () => {}, writeErr: () => {} })
     .configureHelp({ formatItem });
 }
 
@@ -137,6 +137,8 @@ function usageError(error, words) {
     case "commander.excessArguments":
       if (!data) return unknownCommand(word);
       break;
+    case "commander.help":
+      return unknownCommand(words[1]);
     case "commander.unknownOption":
       return unknownOption(wrong, data);
   }

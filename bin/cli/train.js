@@ -5,9 +5,8 @@
 const { AmvTrainError } = require("../../lib/errors.js");
 const { Progress } = require("./progress.js");
 const { duration, loss } = require("./quantities.js");
-const { onClosedOutput, printable } = require("./terminal.js");
-
-const INTERRUPTED_TWICE = 130;
+const { follow } = require("./follow.js");
+const { printable } = require("./terminal.js");
 
 /** Trains with the options given on the command line. */
 async function train(given) {
@@ -27,16 +26,12 @@ async function train(given) {
       else progress.event(event);
     },
   });
-  onClosedOutput(() => run.stop());
-  const ignoreSignals = stopOnSignals(run, progress);
-  try {
-    const result = await run;
-    progress.end();
-    if (!json) process.stdout.write(resultText(result, firstLoss, options));
-  } finally {
-    progress.end();
-    ignoreSignals();
-  }
+  const result = await follow(
+    run,
+    progress,
+    "finishing this step, then saving",
+  );
+  if (!json) process.stdout.write(resultText(result, firstLoss, options));
 }
 
 function requireOutput(options) {
@@ -59,24 +54,6 @@ function noticesFor({ model, data }) {
     }
   }
   return notices;
-}
-
-/** The first signal stops the run, which then saves; a second Ctrl-C exits at once. Returns how to undo it. */
-function stopOnSignals(run, progress) {
-  let interrupted = false;
-  function stop(signal) {
-    if (signal === "SIGINT" && interrupted) process.exit(INTERRUPTED_TWICE);
-    if (!interrupted) {
-      progress.note(
-        `${signal}: finishing this step, then saving; Ctrl-C exits at once`,
-      );
-    }
-    interrupted = true;
-    run.stop();
-  }
-  const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
-  for (const signal of signals) process.on(signal, stop);
-  return () => signals.forEach((signal) => process.off(signal, stop));
 }
 
 function resultText(result, firstLoss, options) {

@@ -193,9 +193,9 @@ static OPTIONS: &[OptionSpec] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::COMMANDS;
     use crate::node::option::{Surface, camel_case};
-    use crate::train::TrainOptions;
-    use serde_json::Value;
+    use serde_json::{Map, Value};
     use std::collections::HashSet;
 
     #[test]
@@ -204,12 +204,22 @@ mod tests {
         assert_eq!(camel_case("max-grad-norm"), "maxGradNorm");
     }
 
+    /// The options of a command; JavaScript has those of [`Surface::Everywhere`].
+    fn of(command: &str) -> impl Iterator<Item = &'static OptionSpec> {
+        let all = option_table().iter();
+        let of_command = all.filter(move |spec| spec.commands.contains(&command));
+        of_command.filter(|spec| spec.surface == Surface::Everywhere)
+    }
+
     #[test]
-    fn every_name_is_used_once() {
+    fn a_command_has_every_name_once() {
         let mut seen = HashSet::new();
         for spec in option_table() {
             for name in spec.aliases.iter().chain([&spec.name]) {
-                assert!(seen.insert(*name), "--{name} stands twice in the table");
+                for command in spec.commands {
+                    let first = seen.insert((*command, *name));
+                    assert!(first, "--{name} stands twice for {command}");
+                }
             }
         }
     }
@@ -231,30 +241,35 @@ mod tests {
 
     #[test]
     fn the_engine_takes_every_option_and_has_no_other() {
-        let of_train = option_table()
-            .iter()
-            .filter(|spec| spec.surface == Surface::Everywhere);
-        let given: serde_json::Map<_, _> = of_train
-            .map(|spec| (spec.property(), example(&spec.kind)))
-            .collect();
-        let options: TrainOptions = serde_json::from_value(given.clone().into()).unwrap();
-        let known = serde_json::to_value(&options).unwrap();
-        let names =
-            |map: &serde_json::Map<String, _>| -> HashSet<String> { map.keys().cloned().collect() };
-        assert_eq!(names(known.as_object().unwrap()), names(&given));
+        for command in COMMANDS {
+            let given: Map<_, _> = of(command.name)
+                .map(|spec| (spec.property(), example(&spec.kind)))
+                .collect();
+            let names = |map: &Map<String, _>| -> HashSet<String> { map.keys().cloned().collect() };
+            let known = (command.parse)(&Value::from(given.clone()).to_string()).unwrap();
+            assert_eq!(
+                names(known.as_object().unwrap()),
+                names(&given),
+                "{}",
+                command.name
+            );
+        }
     }
 
     #[test]
     fn defaults_are_those_of_the_engine() {
-        let defaults = serde_json::to_value(TrainOptions::default()).unwrap();
-        for spec in option_table() {
-            let Some(shown) = spec.default else { continue };
-            match &defaults[spec.property()] {
-                Value::String(word) => assert_eq!(shown, word, "--{}", spec.name),
-                Value::Number(number) if shown.parse::<f64>().is_ok() => {
-                    assert_eq!(shown.parse().ok(), number.as_f64(), "--{}", spec.name)
+        for command in COMMANDS {
+            let defaults = (command.defaults)();
+            for spec in of(command.name) {
+                let Some(shown) = spec.default else { continue };
+                let what = format!("--{} of {}", spec.name, command.name);
+                match &defaults[spec.property()] {
+                    Value::String(word) => assert_eq!(shown, word, "{what}"),
+                    Value::Number(number) if shown.parse::<f64>().is_ok() => {
+                        assert_eq!(shown.parse().ok(), number.as_f64(), "{what}")
+                    }
+                    _ => (), // worked out by the run, from other options and the model
                 }
-                _ => (), // worked out by the run, from other options and the model
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A training run on a thread of its own. Events and the outcome reach JavaScript through one queue, so the outcome comes last.
+//! A command on a thread of its own. Events and the outcome reach JavaScript through one queue, so the outcome comes last.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,15 +12,16 @@ use napi::threadsafe_function::{
 use napi_derive::napi;
 
 use super::addon::{error_json, panicked};
+use super::commands::{Surroundings, command};
 use crate::error::Result;
-use crate::run::{self, Package};
-use crate::train::{Event, Listener, TrainOptions};
+use crate::run::Package;
+use crate::train::{Event, Listener};
 
 /// `(kind, json)`, where kind is `event` any number of times, then `end` or `error` once.
 type Message = FnArgs<(&'static str, String)>;
 type Callback = ThreadsafeFunction<Message, UnknownReturnValue, Message, Status, false>;
 
-/// Stops the run that [`start_train`] began.
+/// Stops the work that [`start`] began.
 #[napi]
 pub struct RunHandle {
     stop: Arc<AtomicBool>,
@@ -28,19 +29,20 @@ pub struct RunHandle {
 
 #[napi]
 impl RunHandle {
-    /// Asks the run to finish its step, save and end. Returns at once; asking twice changes nothing.
+    /// Asks the work to end early: a training run finishes its step and saves. Returns at once; asking twice changes nothing.
     #[napi]
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// Starts training and returns at once. `options_json` is a `TrainOptions`, `package_dir` holds the built-in model,
-/// and `on_message` gets `(kind, json)`.
+/// Starts `command` and returns at once. `options_json` is what that command takes, `package_dir` holds the built-in
+/// model, and `on_message` gets `(kind, json)`.
 ///
 /// Node.js stays alive until the outcome is delivered and no longer. When JavaScript has gone, the run stops itself.
 #[napi]
-pub fn start_train(
+pub fn start(
+    command: String,
     options_json: String,
     package_dir: String,
     on_message: Callback,
@@ -54,8 +56,8 @@ pub fn start_train(
         .name("amv-train".into())
         .spawn(move || {
             let queue = Queue { on_message, stop };
-            let work = AssertUnwindSafe(|| train_json(&options_json, &package, &queue));
-            match catch_unwind(work).unwrap_or_else(|payload| Err(panicked(&*payload))) {
+            let caught = AssertUnwindSafe(|| work(&command, &options_json, &package, &queue));
+            match catch_unwind(caught).unwrap_or_else(|payload| Err(panicked(&*payload))) {
                 Ok(end) => queue.send("end", end),
                 Err(error) => queue.send("error", error_json(&error)),
             }
@@ -63,10 +65,13 @@ pub fn start_train(
     Ok(handle)
 }
 
-fn train_json(options_json: &str, package: &Package, queue: &Queue) -> Result<String> {
-    let options: TrainOptions =
-        serde_json::from_str(options_json).map_err(|e| crate::error!(Usage, "options: {e}"))?;
-    Ok(to_json(&run::train(&options, package, queue, &queue.stop)?))
+fn work(name: &str, options: &str, package: &Package, queue: &Queue) -> Result<String> {
+    let around = Surroundings {
+        package,
+        listener: queue,
+        stop: &queue.stop,
+    };
+    (command(name)?.start)(options, &around)
 }
 
 fn to_json(message: &impl serde::Serialize) -> String {

@@ -287,6 +287,30 @@ export interface TrainOptions extends RunListeners {
   overwrite?: boolean;
 
   /**
+   * Steps or minutes between two checkpoints, which keep everything a run needs to go on; 0 leaves those at its end and when it is stopped.
+   *
+   * Default: 10m.
+   */
+  saveEvery?: number | `${number}m`;
+
+  /**
+   * Newest checkpoints to keep.
+   *
+   * Default: 2.
+   */
+  keep?: number;
+
+  /**
+   * Also keep the checkpoint of the evaluation with the lowest loss, and write that adapter at the end instead of the last one.
+   */
+  saveBest?: boolean;
+
+  /**
+   * Go on with an interrupted run: auto takes the newest checkpoint of --output, or starts anew when there is none; PATH names a checkpoint. Data, model and settings must be the same; --epochs and --max-steps may grow.
+   */
+  resume?: string;
+
+  /**
    * Also write every event to this file, one JSON object a line.
    */
   log?: string;
@@ -340,6 +364,8 @@ export interface StartEvent {
   device: string;
   trainableParameters: number;
   totalSteps: number;
+  /** The step whose checkpoint the run goes on from; absent in a run from the start. */
+  resumedStep?: number;
   /** Bytes by purpose. */
   plan: Record<string, number>;
 }
@@ -375,7 +401,7 @@ export interface EvalEvent {
   perplexity: number | null;
 }
 
-/** One file of the adapter was written; a run ends with one such event for each file. */
+/** A checkpoint, or at the end of a run one file of the adapter, was written. */
 export interface SaveEvent {
   type: "save";
   step: number;

@@ -4,7 +4,7 @@
 //!
 //! For each small model, OUT/CASE/ gets `model.gguf` with a vocabulary (llama.cpp refuses a model without one) and, once
 //! trained from each kind of base (`safetensors`, `gguf`), the adapter's directory and `<kind>.json` with token ids and
-//! the logits without and with it. So does OUT/llama_bias-VARIANT/ for every kind of adapter (DoRA, rsLoRA, …). With target/parity's SmolLM2, OUT/smollm2/ gets the same for a quantised base, with
+//! the logits without and with it. With target/parity's SmolLM2, OUT/smollm2/ gets the same for a quantised base, with
 //! the log-probabilities of the text's own tokens instead of all logits.
 
 #[path = "../tests/golden/mod.rs"]
@@ -20,7 +20,7 @@ use amv_train::bail;
 use amv_train::data::Tokenizer;
 use amv_train::error::{Error, Result};
 use amv_train::export::{self, BaseModel, Export, Output};
-use amv_train::format::adapter::{self, Base, SavedAdapter};
+use amv_train::format::adapter::{self, Base};
 use amv_train::format::gguf::{self, Array, GgufFile, Value};
 use amv_train::format::{Checkpoint, atomic};
 use amv_train::lora::{Adapter, LoraConfig, Matrix, Optimizer, Pair, Targets};
@@ -40,17 +40,6 @@ const CASES: [(&str, usize); 7] = [
     ("gemma3", usize::MAX),
     ("phi3", 11),
 ];
-
-/// Every kind of adapter, from the starts that PEFT saved, on the base they belong to.
-const VARIANTS: [&str; 6] = [
-    "dora",
-    "rslora",
-    "patterns",
-    "layers",
-    "embeddings",
-    "everything",
-];
-const BASE_OF_VARIANTS: &str = "llama_bias";
 
 /// An adapter that changes less proves little, in nats per token.
 const LEAST_EFFECT: f64 = 0.5;
@@ -89,58 +78,26 @@ fn write_all(out: &Path) -> Result<()> {
             let head = random_pair("lm_head", model.plain.vocab(), width);
             pairs.insert("lm_head".into(), head);
         }
-        write_both(
+        let pairs = model.trained(pairs, &ids)?;
+        model.write(
             name,
-            &case,
-            &model,
-            (plain_lora(&pairs), pairs),
+            pairs,
             &ids,
-            &target,
+            &target.join("safetensors"),
+            Detail::Logits,
+        )?;
+        // The same adapter on the other kind of base, in that one's order of rows.
+        let model = Model::open(&case.join("model.gguf"))?;
+        let saved = adapter::read(&target.join("safetensors"), &model.base)?;
+        model.write(
+            name,
+            saved.pairs,
+            &ids,
+            &target.join("gguf"),
+            Detail::Logits,
         )?;
     }
-    for variant in VARIANTS {
-        let name = format!("{BASE_OF_VARIANTS}-{variant}");
-        let (case, target) = (case(BASE_OF_VARIANTS), out.join(&name));
-        fs::create_dir_all(&target).map_err(|cause| Error::file("make", &target, &cause))?;
-        add_vocabulary(&case.join("model.gguf"), &target.join("model.gguf"))?;
-        let ids = Golden::open(&case, "golden").samples();
-        let model = Model::open(&case)?;
-        let start = case.join("../../variants").join(variant);
-        let SavedAdapter { config, pairs } = adapter::read(&start, &model.base)?;
-        write_both(&name, &case, &model, (config, pairs), &ids, &target)?;
-    }
     write_smollm2(&out.join("smollm2"))
-}
-
-type Made = (LoraConfig, BTreeMap<String, Pair>);
-
-/// Trains the adapter and writes it for both kinds of the base at `case`, of which `model` is the first.
-fn write_both(
-    name: &str,
-    case: &Path,
-    model: &Model,
-    (config, pairs): Made,
-    ids: &[Vec<u32>],
-    target: &Path,
-) -> Result<()> {
-    let pairs = model.trained(&config, pairs, ids)?;
-    let directory = target.join("safetensors");
-    model.write(name, (config, pairs), ids, &directory, Detail::Logits)?;
-    // The same adapter on the other kind of base, in that one's order of rows.
-    let model = Model::open(&case.join("model.gguf"))?;
-    let SavedAdapter { config, pairs } = adapter::read(&directory, &model.base)?;
-    let directory = target.join("gguf");
-    model.write(name, (config, pairs), ids, &directory, Detail::Logits)
-}
-
-/// The settings of the goldens' adapters.
-fn plain_lora(pairs: &BTreeMap<String, Pair>) -> LoraConfig {
-    LoraConfig {
-        rank: 3,
-        alpha: 5.0,
-        targets: Targets::Names(pairs.keys().cloned().collect()),
-        ..LoraConfig::default()
-    }
 }
 
 /// A quantised base of a real model, and a random adapter of its queries and values.
@@ -169,10 +126,14 @@ fn write_smollm2(target: &Path) -> Result<()> {
         None => bail!(BadModel, "{SMOLLM2} is not a GGUF file"),
     };
     let ids = vec![tokenizer.encode(TEXT)?];
-    let config = plain_lora(&pairs);
-    let pairs = model.trained(&config, pairs, &ids)?;
-    let made = (config, pairs);
-    model.write("smollm2", made, &ids, &target.join("gguf"), Detail::Targets)
+    let pairs = model.trained(pairs, &ids)?;
+    model.write(
+        "smollm2",
+        pairs,
+        &ids,
+        &target.join("gguf"),
+        Detail::Targets,
+    )
 }
 
 /// How much of the outcome a report holds.
@@ -199,7 +160,13 @@ impl Model {
         })
     }
 
-    fn tuned(&self, (config, pairs): Made) -> Result<(Arc<Adapter>, Decoder)> {
+    fn tuned(&self, pairs: BTreeMap<String, Pair>) -> Result<(Arc<Adapter>, Decoder)> {
+        let config = LoraConfig {
+            rank: 3,
+            alpha: 5.0,
+            targets: Targets::Names(pairs.keys().cloned().collect()),
+            ..LoraConfig::default()
+        };
         let adapter = Adapter::continuing(config, pairs);
         let loader = Loader::new(self.checkpoint.source(), Some(adapter.clone()));
         let decoder = Decoder::load(self.checkpoint.config(), &loader)?;
@@ -209,12 +176,11 @@ impl Model {
     /// `pairs` after as many steps on `samples` as lower the loss by more than [`LEAST_EFFECT`].
     fn trained(
         &self,
-        config: &LoraConfig,
         pairs: BTreeMap<String, Pair>,
         samples: &[Vec<u32>],
     ) -> Result<BTreeMap<String, Pair>> {
         let goal = loss(&self.plain, samples)? - 1.5 * LEAST_EFFECT;
-        let (adapter, tuned) = self.tuned((config.clone(), pairs))?;
+        let (adapter, tuned) = self.tuned(pairs)?;
         for step in 1..=100 {
             let mut grads = Grads::default();
             let (mut sum, mut count) = (0.0, 0);
@@ -236,16 +202,16 @@ impl Model {
         bail!(Internal, "100 steps do not bring the loss to {goal}");
     }
 
-    /// Writes the adapter to `directory`, and to `directory`.json what the model computes without and with it.
+    /// Writes the adapter of `pairs` to `directory`, and to `directory`.json what the model computes without and with it.
     fn write(
         &self,
         name: &str,
-        made: Made,
+        pairs: BTreeMap<String, Pair>,
         ids: &[Vec<u32>],
         directory: &Path,
         detail: Detail,
     ) -> Result<()> {
-        let (adapter, tuned) = self.tuned(made)?;
+        let (adapter, tuned) = self.tuned(pairs)?;
         let model = BaseModel {
             name: name.into(),
             format: self.checkpoint.format_name().into(),

@@ -96,6 +96,11 @@ function isOfType(option, value) {
       return isLayers(value);
     case "pattern":
       return isPattern(option, value);
+    case "interval":
+      return (
+        (Number.isInteger(value) && value >= 0 && value < 2 ** 32) ||
+        (typeof value === "string" && /^\d{1,9}m$/.test(value))
+      );
   }
 }
 
@@ -158,6 +163,8 @@ function expected(option, value) {
       return option.whole
         ? "must give names whole numbers above 0, such as q_proj=16,v_proj=4"
         : "must give names numbers above 0, such as q_proj=16,v_proj=0.5";
+    case "interval":
+      return "must be a whole number of steps or of minutes such as 10m";
     case "number": {
       const { above, min, below } = option;
       const bounds = [];
@@ -194,6 +201,7 @@ function fromText(option, text) {
     case "number":
       return text.trim() === "" ? NaN : Number(text);
     case "steps":
+    case "interval":
       return /^\d+$/.test(text) ? Number(text) : text;
     case "list":
       return text.split(",").map((name) => name.trim());

@@ -111,6 +111,8 @@ function typeScript({ type, choices }) {
       return "number";
     case "steps":
       return "number | `${number}%`";
+    case "interval":
+      return "number | `${number}m`";
     case "list":
       return "string | readonly string[]";
     case "layers":

@@ -16,7 +16,7 @@ use amv_train::ops::IGNORED;
 use amv_train::quant::{Format, Weight};
 use amv_train::shape::Shape;
 use amv_train::tensor::Random;
-use amv_train::train::{Event, Listener, Schedule, Settings, Shape as Curve, Trainer};
+use amv_train::train::{Event, Listener, Progress, Schedule, Settings, Shape as Curve, Trainer};
 
 const WIDTH: usize = 256;
 const VOCAB: usize = 40;
@@ -183,8 +183,9 @@ fn train(path: &Path, targets: &str) -> Vec<(f64, f64)> {
         listener: &losses,
         stop: &AtomicBool::new(false),
         sample: &|_| Ok(()),
+        save: &|_| (),
     };
-    trainer.run().unwrap();
+    trainer.run(&mut Progress::default()).unwrap();
     losses.0.into_inner().unwrap()
 }
 

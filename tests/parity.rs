@@ -14,7 +14,7 @@ use amv_train::lora::{Adapter, LoraConfig, Matrix, Optimizer, Pair, Targets};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
 use amv_train::tensor::Ctx;
-use amv_train::train::{Event, Listener, Schedule, Settings, Shape, Trainer};
+use amv_train::train::{Event, Listener, Progress, Schedule, Settings, Shape, Trainer};
 use serde_json::Value;
 
 const STEPS: usize = 12;
@@ -180,8 +180,9 @@ fn smollm2_trains_as_peft_does() {
         listener: &steps,
         stop: &AtomicBool::new(false),
         sample: &|_| Ok(()),
+        save: &|_| (),
     };
-    trainer.run().unwrap();
+    trainer.run(&mut Progress::default()).unwrap();
     for (index, (loss, norm)) in steps.0.into_inner().unwrap().into_iter().enumerate() {
         let (expected, expected_norm) = (number("train_loss", index), number("grad_norm", index));
         assert!(

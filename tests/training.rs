@@ -11,7 +11,9 @@ use amv_train::lora::{Adapter, LoraConfig, Optimizer, Pair};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
 use amv_train::ops::IGNORED;
-use amv_train::train::{Event, Listener, Outcome, Schedule, Settings, Shape, Status, Trainer};
+use amv_train::train::{
+    Event, Listener, Outcome, Progress, Schedule, Settings, Shape, Status, Trainer,
+};
 use serde_json::Value;
 
 fn fixtures(name: &str) -> PathBuf {
@@ -108,8 +110,9 @@ fn run(setup: &Setup, samples: &[Sample], settings: Settings) -> (Outcome, Vec<(
         listener: &heard,
         stop: &AtomicBool::new(false),
         sample: &|_| Ok(()),
+        save: &|_| (),
     };
-    let outcome = trainer.run().unwrap();
+    let outcome = trainer.run(&mut Progress::default()).unwrap();
     let steps = heard.0.into_inner().unwrap();
     let steps = steps.into_iter().filter_map(|event| match event {
         Event::Step {
@@ -280,8 +283,9 @@ fn three_steps_that_are_not_finite_end_the_run_and_leave_the_adapter_alone() {
         listener: &heard,
         stop: &AtomicBool::new(false),
         sample: &|_| Ok(()),
+        save: &|_| (),
     };
-    let error = trainer.run().unwrap_err();
+    let error = trainer.run(&mut Progress::default()).unwrap_err();
     assert_eq!(error.code.name(), "NON_FINITE");
     let events = heard.0.into_inner().unwrap();
     let skipped = events
@@ -331,8 +335,9 @@ fn a_short_run_that_skips_every_step_is_an_error() {
             listener: &Heard::default(),
             stop: &AtomicBool::new(false),
             sample: &|_| Ok(()),
+            save: &|_| (),
         };
-        trainer.run()
+        trainer.run(&mut Progress::default())
     };
     train(1).unwrap();
     assert_eq!(train(2).unwrap_err().code.name(), "NON_FINITE");
@@ -360,7 +365,8 @@ fn stop_ends_the_run_after_its_step() {
         listener: &StopAt(&stop),
         stop: &stop,
         sample: &|_| Ok(()),
+        save: &|_| (),
     };
-    let outcome = trainer.run().unwrap();
+    let outcome = trainer.run(&mut Progress::default()).unwrap();
     assert_eq!((outcome.status, outcome.steps), (Status::Stopped, 3));
 }

@@ -14,7 +14,7 @@ use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
 use amv_train::ops::IGNORED;
 use amv_train::tensor::{Ctx, Grads, Rows, Tensor};
-use amv_train::train::{Event, Listener, Schedule, Settings, Shape, Trainer};
+use amv_train::train::{Event, Listener, Progress, Schedule, Settings, Shape, Trainer};
 use serde_json::Value;
 
 /// f32 against f64 PyTorch, relative to the largest value.
@@ -224,8 +224,9 @@ fn check(variant: &str, model: &Path) {
         listener: &steps,
         stop: &AtomicBool::new(false),
         sample: &|_| Ok(()),
+        save: &|_| (),
     };
-    trainer.run().unwrap();
+    trainer.run(&mut Progress::default()).unwrap();
     let steps = steps.0.into_inner().unwrap();
     assert_eq!(steps.len(), total);
     let (mut worst, mut worst_norm) = (0.0_f64, 0.0_f64);

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
+MODELS = Path(__file__).parent.parent / "fixtures" / "models"
 LOGITS = 1e-3  # largest difference
 
 
@@ -42,7 +43,7 @@ def check(case, out):
     ids = expected["input_ids"]
     # Trained from either kind of base, the adapter must act the same on this one.
     for kind in ("safetensors", "gguf"):
-        model = AutoModelForCausalLM.from_pretrained(expected["model"], dtype=torch.float32, attn_implementation="eager")
+        model = AutoModelForCausalLM.from_pretrained(MODELS / case, dtype=torch.float32, attn_implementation="eager")
         difference = largest_difference(model.eval(), ids, expected["base"])
         if kind == "safetensors":
             yield difference <= LOGITS, f"{case}: base {difference:.1e}"

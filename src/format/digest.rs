@@ -77,7 +77,8 @@ fn fill(file: &mut File, mut buffer: Vec<u8>) -> io::Result<Vec<u8>> {
     Ok(buffer)
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+/// Two lower-case digits for each byte.
+pub fn hexadecimal(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
         // Writing to a string cannot fail.

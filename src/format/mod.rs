@@ -6,6 +6,7 @@ mod catalog;
 mod checkpoint;
 mod config;
 pub mod digest;
+pub mod fault;
 pub mod gguf;
 mod mapping;
 pub mod names;

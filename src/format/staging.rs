@@ -40,6 +40,25 @@ impl Staging {
         }
     }
 
+    /// The staging directory itself.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Makes the staging directory, with all that is in it, the one at `place`, where nothing must be.
+    pub fn become_directory(mut self, place: &Path) -> Result<()> {
+        super::atomic::sync_directory(&self.directory.join("any"))?;
+        fs::rename(&self.directory, place).map_err(|cause| {
+            error!(
+                Io,
+                "cannot move the finished directory to {}: {cause}",
+                place.display()
+            )
+        })?;
+        self.keep = true;
+        super::atomic::sync_directory(place)
+    }
+
     /// Where to write the file that will end up at `place`.
     pub fn path(&self, place: &Path) -> PathBuf {
         self.directory.join(place.file_name().unwrap_or_default())

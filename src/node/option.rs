@@ -65,6 +65,8 @@ pub enum Kind {
     Pattern {
         whole: bool,
     },
+    /// A number of steps, or of minutes such as `10m`.
+    Interval,
 }
 
 /// Where an option can be given.

@@ -1,6 +1,8 @@
 //! The one table of options: name, type, default, text. Change an option here and run `npm run generate`.
 
-use super::option::Kind::{Choice, Flag, Integer, Layers, List, Number, Path, Pattern, Steps};
+use super::option::Kind::{
+    Choice, Flag, Integer, Interval, Layers, List, Number, Path, Pattern, Steps,
+};
 use super::option::{Kind, OptionSpec};
 
 const MODEL_AND_DATA: &str = "Model and data";
@@ -176,6 +178,20 @@ static OPTIONS: &[OptionSpec] = &[
     option("overwrite", Flag, "")
         .group(OUTPUT)
         .doc("Replace an output that exists; without it such an output is refused before any work."),
+    option("save-every", Interval, "N|Nm")
+        .group(OUTPUT)
+        .default("10m")
+        .doc("Steps or minutes between two checkpoints, which keep everything a run needs to go on; 0 leaves those at its end and when it is stopped."),
+    option("keep", at_least(1), "K")
+        .group(OUTPUT)
+        .default("2")
+        .doc("Newest checkpoints to keep."),
+    option("save-best", Flag, "")
+        .group(OUTPUT)
+        .doc("Also keep the checkpoint of the evaluation with the lowest loss, and write that adapter at the end instead of the last one."),
+    option("resume", Path, "auto|PATH")
+        .group(OUTPUT)
+        .doc("Go on with an interrupted run: auto takes the newest checkpoint of --output, or starts anew when there is none; PATH names a checkpoint. Data, model and settings must be the same; --epochs and --max-steps may grow."),
     option("log", Path, "FILE")
         .group(OUTPUT)
         .doc("Also write every event to this file, one JSON object a line."),
@@ -236,6 +252,7 @@ mod tests {
             Steps => "3%".into(),
             Layers => "last:2".into(),
             Pattern { .. } => serde_json::json!({ "q_proj": 4 }),
+            Interval => "10m".into(),
         }
     }
 

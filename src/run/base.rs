@@ -1,10 +1,11 @@
 //! Base models by name or path, with what training needs of them.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use crate::data::Tokenizer;
 use crate::error::Result;
-use crate::format::Checkpoint;
+use crate::format::{Checkpoint, digest};
 use crate::models::{self, DecoderSpec};
 use crate::train::BUILT_IN;
 
@@ -34,6 +35,7 @@ pub struct Base {
     pub checkpoint: Checkpoint,
     pub tokenizer: Tokenizer,
     pub spec: DecoderSpec,
+    sha256: Arc<OnceLock<Result<String>>>,
 }
 
 impl Base {
@@ -48,6 +50,32 @@ impl Base {
             checkpoint,
             tokenizer,
             spec,
+            sha256: Arc::default(),
         })
     }
+
+    /// Begins to compute [`Base::sha256`] beside whatever else goes on: gigabytes take many seconds, and a run that is
+    /// asked to stop may not have them.
+    pub fn begin_hashing(&self) {
+        let paths: Vec<PathBuf> = self.paths();
+        let sha256 = self.sha256.clone();
+        // Without the thread the first who asks computes it.
+        let _ = std::thread::Builder::new()
+            .name("amv-train-hash".into())
+            .spawn(move || sha256.get_or_init(|| hash(&paths)).is_ok());
+    }
+
+    /// SHA-256 of the weight files, as the sidecar names it.
+    pub fn sha256(&self) -> Result<String> {
+        self.sha256.get_or_init(|| hash(&self.paths())).clone()
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        let paths = self.checkpoint.catalog().paths();
+        paths.into_iter().map(Path::to_owned).collect()
+    }
+}
+
+fn hash(paths: &[PathBuf]) -> Result<String> {
+    digest::model(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>())
 }

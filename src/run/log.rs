@@ -1,9 +1,11 @@
 //! Events on their way out: to the caller, and as JSON lines to files.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::train::{Event, Listener};
@@ -29,15 +31,22 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Also writes to the file at `path`, which is replaced; what was told before comes first.
-    pub fn add_file(&self, path: &Path) -> Result<()> {
+    /// Also writes to the file at `path`; what was told before comes first. The file is replaced, or, in a run that goes
+    /// on after the step `resumed`, continued after what it has of that step and the ones before.
+    pub fn add_file(&self, path: &Path, resumed: Option<usize>) -> Result<()> {
         let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .create(true)
-            .truncate(true)
+            .truncate(resumed.is_none())
             .open(path);
         let failed = |cause| Error::file("write", path, &cause);
         let mut file = file.map_err(failed)?;
+        if let Some(step) = resumed {
+            let end = end_of_step(&file, step).map_err(failed)?;
+            file.set_len(end).map_err(failed)?;
+            file.seek(SeekFrom::Start(end)).map_err(failed)?;
+        }
         let mut written = self.written();
         file.write_all(&written.before_start).map_err(failed)?;
         written.files.push(file);
@@ -47,6 +56,25 @@ impl<'a> Log<'a> {
     fn written(&self) -> MutexGuard<'_, Written> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Where the lines up to those of `step` end in a file of events: before the first line of a later step, the `end` of a
+/// run, or a line that was cut off.
+fn end_of_step(file: &File, step: usize) -> io::Result<u64> {
+    let (mut reader, mut line, mut end) = (BufReader::new(file), Vec::new(), 0);
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        let event: Value = match serde_json::from_slice(&line) {
+            Ok(event) if line.ends_with(b"\n") => event,
+            _ => break,
+        };
+        let later = event["step"].as_u64().is_some_and(|at| at > step as u64);
+        if later || event["type"] == "end" {
+            break;
+        }
+        end += line.len() as u64;
+        line.clear();
+    }
+    Ok(end)
 }
 
 impl Listener for Log<'_> {
@@ -78,5 +106,42 @@ impl Listener for Log<'_> {
                     false
                 }
             });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Deaf;
+
+    impl Listener for Deaf {
+        fn event(&self, _: &Event) {}
+    }
+
+    #[test]
+    fn a_continued_file_loses_what_comes_after_the_step() {
+        let kept = "{\"type\":\"start\"}\n{\"type\":\"step\",\"step\":1}\n{\"type\":\"step\",\"step\":2}\n{\"type\":\"eval\",\"step\":2}\n";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        for rest in [
+            "",
+            "{\"type\":\"step\",\"step\":3}\n{\"type\":\"step\",\"step\":4}\n",
+            "{\"type\":\"end\",\"steps\":2}\n",
+            "{\"type\":\"step\",\"st",
+            "{\"type\":\"warning\"}",
+            "\0\0\0\n",
+        ] {
+            std::fs::write(&path, format!("{kept}{rest}")).unwrap();
+            let log = Log::new(&Deaf);
+            log.add_file(&path, Some(2)).unwrap();
+            log.event(&Event::Save {
+                step: 3,
+                path: "x".to_owned(),
+            });
+            let text = std::fs::read_to_string(&path).unwrap();
+            let added = "{\"type\":\"save\",\"step\":3,\"path\":\"x\"}\n";
+            assert_eq!(text, format!("{kept}{added}"), "{rest}");
+        }
     }
 }

@@ -2,10 +2,13 @@
 
 mod base;
 mod describe;
+mod identity;
 mod log;
 mod places;
+mod resume;
 mod samples;
 mod sampling;
+mod saver;
 mod session;
 mod settings;
 mod start;

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::backend;
 use crate::data::Sample;
+use crate::error;
 use crate::error::Result;
 use crate::export::{self, BaseModel, Export, Output};
 use crate::format::adapter;
@@ -16,15 +17,19 @@ use crate::models::{self, Decoder};
 use crate::nn::Loader;
 use crate::run::Package;
 use crate::run::base::Base;
+use crate::run::identity::{compare, identity};
 use crate::run::log::Log;
 use crate::run::places;
+use crate::run::resume::restore;
 use crate::run::samples;
 use crate::run::sampling::tell_sample;
-use crate::run::settings::settings;
-use crate::run::start::new_adapter;
+use crate::run::saver::{Policy, Saver};
+use crate::run::settings::{settings, warmup};
+use crate::run::start::{go_on, new_adapter};
+use crate::train::checkpoint::{Checkpoint, Checkpoints, Identity};
 use crate::train::{
-    BUILT_IN, Event, Listener, OptimizerName, Outcome, SampleMoment, Settings, Status, TargetList,
-    TrainOptions, Trainer, Warmup,
+    BUILT_IN, Event, Listener, OptimizerName, Outcome, Progress, SampleMoment, Settings, Shape,
+    Status, TargetList, TrainOptions, Trainer, Warmup,
 };
 
 /// Tokens per sample, when the model's context is not shorter.
@@ -48,15 +53,25 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub fn prepare(options: &'a TrainOptions, package: &Package, log: &Log) -> Result<Session<'a>> {
+    /// `stop` is heard between two of the longer tasks: the error is then `ABORTED`.
+    pub fn prepare(
+        options: &'a TrainOptions,
+        package: &Package,
+        log: &Log,
+        stop: &AtomicBool,
+    ) -> Result<Session<'a>> {
         let data = samples::data_path(options, package)?;
         let base = Base::open(&package.model_path(&options.model))?;
+        go_on(stop)?;
+        base.begin_hashing();
         let seq_len = options.seq_len.unwrap_or(SEQ_LEN.min(base.spec.context));
         let (samples, eval) = samples::read(options, &data, &base, seq_len, log)?;
+        go_on(stop)?;
         let adapter_base = models::adapter_base(&base.checkpoint)?;
         let adapter = new_adapter(options, &adapter_base)?;
         let loader = Loader::new(base.checkpoint.source(), Some(adapter.clone()));
         let model = Decoder::load(base.checkpoint.config(), &loader)?;
+        go_on(stop)?;
         let settings = settings(options, samples.len())?;
         let used = TrainOptions {
             data: Some(data.display().to_string()),
@@ -67,6 +82,9 @@ impl<'a> Session<'a> {
             target: Some(TargetList::Text(adapter.config().targets.to_string())),
             dora: Some(adapter.config().dora),
             rslora: Some(adapter.config().rslora),
+            // They say how the command was given: a resumed run has the sidecar of an unbroken one.
+            overwrite: false,
+            resume: None,
             ..options.clone()
         };
         if adapter.config().dora {
@@ -88,7 +106,78 @@ impl<'a> Session<'a> {
         })
     }
 
-    pub fn start_event(&self, backend: &'static str, threads: usize) -> Event {
+    /// What a checkpoint of this run must have in common with it.
+    pub fn identity(&self) -> Result<Identity> {
+        let used = TrainOptions {
+            // In steps it would depend on the length of the run, which may change.
+            warmup: Some(warmup(self.options)),
+            ..self.used.clone()
+        };
+        let samples = (self.samples.as_slice(), self.eval.as_slice());
+        let base = self.base.sha256()?;
+        let parameters = self.adapter.parameter_count();
+        Ok(identity(&used, samples, &base, parameters))
+    }
+
+    /// Goes back to where `checkpoint` was saved. Errors: it is of another run, or of a longer one.
+    pub fn resume(&self, checkpoint: &Checkpoint, log: &Log) -> Result<Progress> {
+        let saved = &checkpoint.contents;
+        compare(&saved.run, &self.identity()?)?;
+        let (step, total) = (saved.progress.step, self.settings.schedule.total);
+        if step > total {
+            return Err(error!(
+                Usage,
+                "{} is past the {total} steps of this run",
+                checkpoint.directory.display()
+            )
+            .hint("give more --epochs or --max-steps, or resume from an earlier checkpoint"));
+        }
+        restore(&self.adapter, checkpoint)?;
+        let warn = |code, message| log.event(&Event::Warning { code, message });
+        if step == total {
+            let message = format!("the run was complete at step {step}: nothing is left to train");
+            warn("ALREADY_COMPLETE", message);
+        } else if total != saved.total_steps && self.settings.schedule.shape != Shape::Constant {
+            let message = format!(
+                "the run has {total} steps now and had {}: from here on the learning rate follows the new length",
+                saved.total_steps
+            );
+            warn("NEW_LENGTH", message);
+        }
+        Ok(saved.progress.clone())
+    }
+
+    /// What saves the checkpoints of this run, which goes on from the step `saved`.
+    pub fn saver<'s>(
+        &'s self,
+        checkpoints: &'s Checkpoints,
+        identity: &'s dyn Fn() -> Result<Identity>,
+        log: &'s Log<'s>,
+        saved: usize,
+    ) -> Result<Saver<'s>> {
+        let policy = Policy {
+            every: self.options.save_every.every()?,
+            keep: self.options.keep,
+            best: self.options.save_best,
+        };
+        let total = self.settings.schedule.total;
+        Ok(Saver::new(
+            &self.adapter,
+            checkpoints,
+            identity,
+            policy,
+            total,
+            log,
+            saved,
+        ))
+    }
+
+    pub fn start_event(
+        &self,
+        backend: &'static str,
+        threads: usize,
+        resumed_step: Option<usize>,
+    ) -> Event {
         let trained = self.adapter.parameter_count();
         let spec = &self.base.spec;
         let tokens =
@@ -112,6 +201,7 @@ impl<'a> Session<'a> {
             device: format!("{} ({threads} threads)", backend::cpu::name()),
             trainable_parameters: trained,
             total_steps: self.settings.schedule.total,
+            resumed_step,
             plan: json!({
                 "baseMapped": base,
                 "adapter": trained * 4,
@@ -122,7 +212,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    pub fn train(&self, log: &Log, stop: &AtomicBool) -> Result<Outcome> {
+    /// Trains from `progress`, which moves on with the run.
+    pub fn train(
+        &self,
+        progress: &mut Progress,
+        saver: &Saver,
+        log: &Log,
+        stop: &AtomicBool,
+    ) -> Result<Outcome> {
         let tell = |step, moment| {
             let at = (step, moment);
             tell_sample(
@@ -144,17 +241,19 @@ impl<'a> Session<'a> {
             listener: log,
             stop,
             sample: &during,
+            save: &|progress| saver.after_step(progress),
         };
+        let (first, total) = (progress.step, self.settings.schedule.total);
         // A text before and after shows what was learned; on a large model it costs seconds, so there it is asked for.
         let shows = self.options.sample_every > 0 || self.options.model == BUILT_IN;
-        if shows {
+        if first == 0 && shows {
             tell(0, SampleMoment::Before)?;
         }
-        if !self.eval.is_empty() {
+        if first == 0 && !self.eval.is_empty() {
             trainer.evaluate(0)?;
         }
-        let outcome = trainer.run()?;
-        if shows && outcome.status == Status::Completed {
+        let outcome = trainer.run(progress)?;
+        if first < total && shows && outcome.status == Status::Completed {
             tell(outcome.steps, SampleMoment::After)?;
         }
         Ok(outcome)
@@ -170,10 +269,53 @@ impl<'a> Session<'a> {
         places::check(output, log, &inputs, &model)
     }
 
+    /// Takes the adapter of the best evaluation back, when that is wanted and the last one is not it.
+    pub fn take_best(
+        &self,
+        checkpoints: &Checkpoints,
+        progress: &Progress,
+        log: &Log,
+    ) -> Result<()> {
+        let Some(best) = progress.best.filter(|_| self.options.save_best) else {
+            return Ok(());
+        };
+        if best.step == progress.step {
+            return Ok(());
+        }
+        match Checkpoint::read(&checkpoints.at(best.step)) {
+            Ok(checkpoint) => restore(&self.adapter, &checkpoint),
+            Err(error) => {
+                let message = format!(
+                    "the checkpoint of the best evaluation cannot be read, so the last adapter is written: {}",
+                    error.message
+                );
+                log.event(&Event::Warning {
+                    code: "BAD_CHECKPOINT",
+                    message,
+                });
+                Ok(())
+            }
+        }
+    }
+
     /// Writes the adapter and returns the files: none when no step was done.
-    pub fn save(&self, output: &Output, outcome: &Outcome) -> Result<Vec<String>> {
+    pub fn save(
+        &self,
+        output: &Output,
+        outcome: &Outcome,
+        progress: &Progress,
+    ) -> Result<Vec<String>> {
         if outcome.steps == 0 {
             return Ok(Vec::new());
+        }
+        let mut result = json!({
+            "steps": outcome.steps,
+            "epochs": outcome.epochs,
+            "final_loss": outcome.final_loss,
+        });
+        if let Some(best) = progress.best.filter(|_| self.options.save_best) {
+            result["best_step"] = best.step.into();
+            result["best_eval_loss"] = best.loss.into();
         }
         let tokenizer = &self.base.tokenizer;
         let export = Export {
@@ -182,18 +324,14 @@ impl<'a> Session<'a> {
             model: &BaseModel {
                 name: self.options.model.clone(),
                 format: self.base.checkpoint.format_name().to_owned(),
-                sha256: self.base.checkpoint.sha256()?,
+                sha256: self.base.sha256()?,
             },
             tokenizer: &export::Tokenizer {
                 sha256: Some(tokenizer.sha256().to_owned()),
                 chat_template_sha256: tokenizer.chat_template_sha256(),
             },
             training: json!(self.used),
-            result: json!({
-                "steps": outcome.steps,
-                "epochs": outcome.epochs,
-                "final_loss": outcome.final_loss,
-            }),
+            result,
         };
         let written = export::write(output, &export)?;
         Ok(written

@@ -5,6 +5,15 @@ use crate::error::Result;
 use crate::lora::Optimizer;
 use crate::train::{OptimizerName, Schedule, Settings, Shape, TrainOptions, Warmup};
 
+/// The warm-up as given, or its default.
+pub fn warmup(options: &TrainOptions) -> Warmup {
+    match (&options.warmup, options.lr_scheduler) {
+        (Some(warmup), _) => warmup.clone(),
+        (None, Shape::Constant) => Warmup::Steps(0),
+        (None, _) => Warmup::Text("3%".to_owned()),
+    }
+}
+
 /// The settings of a run over `samples` samples.
 pub fn settings(options: &TrainOptions, samples: usize) -> Result<Settings> {
     let plan = Plan {
@@ -18,11 +27,7 @@ pub fn settings(options: &TrainOptions, samples: usize) -> Result<Settings> {
         0 => by_epochs,
         steps => steps.min(by_epochs),
     };
-    let warmup = match (&options.warmup, options.lr_scheduler) {
-        (Some(warmup), _) => warmup.steps(total)?,
-        (None, Shape::Constant) => 0,
-        (None, _) => Warmup::Text("3%".to_owned()).steps(total)?,
-    };
+    let warmup = warmup(options).steps(total)?;
     let optimizer = match options.optimizer {
         OptimizerName::Adamw => Optimizer::adamw(options.weight_decay),
         OptimizerName::Sgd => Optimizer::Sgd {

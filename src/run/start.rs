@@ -1,7 +1,8 @@
-//! The adapter a run starts from.
+//! The adapter a run starts from, and whether it still is to start.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value};
 
@@ -10,6 +11,14 @@ use crate::format::adapter::{self, SavedAdapter};
 use crate::lora::{Adapter, Layers, LoraConfig, Patterns, Targets, ranges};
 use crate::train::TrainOptions;
 use crate::{bail, error};
+
+/// An error when the run was asked to stop before its first step; there is nothing to save then.
+pub fn go_on(stop: &AtomicBool) -> Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(error!(Aborted, "stopped before the first step")),
+        false => Ok(()),
+    }
+}
 
 /// A fresh adapter, or the one to continue, whose settings hold. Refuses what does not fit `base`; loads nothing of it.
 pub fn new_adapter(options: &TrainOptions, base: &adapter::Base) -> Result<Arc<Adapter>> {

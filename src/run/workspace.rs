@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::error;
 use crate::error::{Error, Result};
 use crate::export::Output;
+use crate::train::checkpoint::Checkpoints;
 
 /// An output that belongs to this run until it is dropped.
 pub struct Workspace {
@@ -15,6 +16,17 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// Refused while another run has the output; makes nothing.
+    pub fn refuse_taken(output: &Output) -> Result<()> {
+        match File::open(output.work_directory().join("lock")) {
+            Ok(file) => match file.try_lock() {
+                Err(TryLockError::WouldBlock) => Err(taken(output)),
+                _ => Ok(()),
+            },
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Makes the folder and locks it; refused while another run has it.
     pub fn open(output: &Output) -> Result<Workspace> {
         let dir = output.work_directory();
@@ -28,18 +40,24 @@ impl Workspace {
         let file = file.map_err(|cause| Error::file("write", &path, &cause))?;
         match file.try_lock() {
             Ok(()) => Ok(Workspace { dir, _lock: file }),
-            Err(TryLockError::WouldBlock) => Err(error!(
-                Usage,
-                "another run is writing to {}",
-                output.peft().display()
-            )
-            .hint("wait for it, stop it, or choose another --output")),
+            Err(TryLockError::WouldBlock) => Err(taken(output)),
             Err(TryLockError::Error(cause)) => Err(Error::file("lock", &path, &cause)),
         }
+    }
+
+    /// Where the checkpoints of the runs that write to `output` are.
+    pub fn checkpoints(output: &Output) -> Checkpoints {
+        Checkpoints::new(output.work_directory().join("checkpoints"))
     }
 
     /// Every event of the run, one JSON object a line.
     pub fn metrics(&self) -> PathBuf {
         self.dir.join("metrics.jsonl")
     }
+}
+
+fn taken(output: &Output) -> Error {
+    let peft = output.peft();
+    error!(Usage, "another run is writing to {}", peft.display())
+        .hint("wait for it, stop it, or choose another --output")
 }

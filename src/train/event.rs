@@ -22,6 +22,9 @@ pub enum Event {
         device: String,
         trainable_parameters: usize,
         total_steps: usize,
+        /// The step whose checkpoint the run goes on from.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resumed_step: Option<usize>,
         /// Bytes by part.
         plan: serde_json::Value,
     },

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::bail;
 use crate::error::Result;
-use crate::train::Shape;
+use crate::train::{Interval, Shape};
 
 /// One run. Absent fields have the defaults of the option table.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -50,6 +50,11 @@ pub struct TrainOptions {
     pub threads: usize,
     pub overwrite: bool,
     pub log: Option<String>,
+    pub save_every: Interval,
+    pub keep: usize,
+    pub save_best: bool,
+    /// `auto` or a path.
+    pub resume: Option<String>,
 }
 
 /// The model trained when none is named; it ships with the package.
@@ -94,6 +99,10 @@ impl Default for TrainOptions {
             threads: 0,
             overwrite: false,
             log: None,
+            save_every: Interval::Text("10m".to_owned()),
+            keep: 2,
+            save_best: false,
+            resume: None,
         }
     }
 }
@@ -196,6 +205,7 @@ impl TrainOptions {
             ("batch-size", self.batch_size),
             ("grad-accum", self.grad_accum),
             ("rank", self.rank.unwrap_or(1)),
+            ("keep", self.keep),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             bail!(Usage, "{name} is 0; it must be at least 1");
@@ -240,6 +250,11 @@ impl TrainOptions {
                 Usage,
                 "output is missing; name a file such as adapter.safetensors or a directory such as adapter/"
             );
+        }
+        self.save_every.every()?;
+        if self.save_best && self.eval_data.is_none() && self.eval_split == 0.0 {
+            return Err(crate::error!(Usage, "save-best needs an evaluation")
+                .hint("add --eval-split 0.1 or --eval-data FILE"));
         }
         if self.eval_data.is_some() && self.eval_split > 0.0 {
             bail!(Usage, "eval-data and eval-split exclude each other");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::autograd::backward;
 use crate::backend::memory;
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::lora::{Adapter, Optimizer};
 use crate::models::Decoder;
 use crate::tensor::{Ctx, Grads, Tensor};
-use crate::train::{Event, Listener, Schedule, Status};
+use crate::train::{Best, Event, Listener, Progress, Schedule, Status};
 
 /// After this many steps without a finite gradient in a row, a run ends with an error.
 const MAX_SKIPPED: usize = 3;
@@ -55,6 +55,8 @@ pub struct Trainer<'a> {
     pub stop: &'a AtomicBool,
     /// Writes a text to watch the model learn, at the given step.
     pub sample: &'a dyn Fn(usize) -> Result<()>,
+    /// Called after each step, and what belongs to it, with all that has been reached.
+    pub save: &'a dyn Fn(&Progress),
 }
 
 /// What one step did.
@@ -66,21 +68,19 @@ struct Step {
 }
 
 impl Trainer<'_> {
-    /// Trains until the last step or until `stop`. Errors leave the adapter as the last good step made it.
-    pub fn run(&self) -> Result<Outcome> {
+    /// Trains from `progress` until the last step or until `stop`. Errors leave the adapter as the last good step made it.
+    pub fn run(&self, progress: &mut Progress) -> Result<Outcome> {
         let Settings { plan, schedule, .. } = self.settings;
         let total = schedule.total;
-        let mut losses = Vec::new();
-        let (mut done, mut skipped_in_a_row) = (0, 0);
-        let mut zero_seen = false;
-        let mut training = Duration::ZERO;
-        while done < total && !self.stop.load(Ordering::Relaxed) {
+        self.catch_up(progress)?;
+        while progress.step < total && !self.stop.load(Ordering::Relaxed) {
             let started = Instant::now();
-            let lr = schedule.lr(done + 1);
-            let step = self.step(done, lr)?;
-            done += 1;
-            training += started.elapsed();
-            let per_step = training / done as u32;
+            let lr = schedule.lr(progress.step + 1);
+            let step = self.step(progress.step, lr)?;
+            progress.step += 1;
+            progress.training += started.elapsed();
+            let done = progress.step;
+            let per_step = progress.training.as_secs_f64() / done as f64;
             self.listener.event(&Event::Step {
                 step: done,
                 total_steps: total,
@@ -90,52 +90,58 @@ impl Trainer<'_> {
                 grad_norm: step.grad_norm,
                 tokens: step.tokens,
                 tokens_per_second: step.tokens as f64 / started.elapsed().as_secs_f64(),
-                eta_ms: (per_step.as_secs_f64() * 1e3 * (total - done) as f64) as u64,
+                eta_ms: (per_step * 1e3 * (total - done) as f64) as u64,
                 memory_bytes: memory::resident_bytes(),
                 skipped: step.skipped,
             });
             if step.skipped {
-                skipped_in_a_row += 1;
+                progress.skipped += 1;
+                progress.skipped_in_a_row += 1;
                 self.warn_skipped(done, &step);
-                // A run too short for three learned nothing when it skipped every step.
-                if skipped_in_a_row == MAX_SKIPPED || (done == total && losses.is_empty()) {
-                    let advice = match losses.is_empty() {
-                        // Before the first update the adapter adds nothing, or what it was continued from.
-                        true => {
-                            "nothing was trained yet, so the values of the model or of --init-adapter are to blame"
-                        }
-                        false => "use a lower --lr or --alpha",
-                    };
-                    return Err(error!(
-                        NonFinite,
-                        "loss or gradient was not finite in steps {} to {done}, so the run stopped",
-                        done + 1 - skipped_in_a_row
-                    )
-                    .hint(format!("{advice}; nothing was saved by this run")));
-                }
+                self.refuse_divergence(progress)?;
             } else {
-                skipped_in_a_row = 0;
-                losses.push(step.loss);
-                zero_seen = zero_seen || self.warn_zero(done, &step);
+                progress.skipped_in_a_row = 0;
+                progress.losses.push(step.loss);
+                progress.zero_seen = progress.zero_seen || self.warn_zero(done, &step);
             }
-            self.after_step(done)?;
+            self.after_step(progress)?;
+            (self.save)(progress);
         }
-        Ok(self.outcome(done, &losses))
+        Ok(self.outcome(progress))
     }
 
-    /// `losses`: of the steps that were not skipped.
-    fn outcome(&self, done: usize, losses: &[f64]) -> Outcome {
-        let tail = losses.len().div_ceil(10).max(1).min(losses.len());
-        let last = &losses[losses.len() - tail..];
+    /// A run too short for three steps learned nothing when it skipped every one.
+    fn refuse_divergence(&self, progress: &Progress) -> Result<()> {
+        let (done, skipped) = (progress.step, progress.skipped_in_a_row);
+        let nothing = progress.losses.is_empty();
+        if skipped < MAX_SKIPPED && !(done == self.settings.schedule.total && nothing) {
+            return Ok(());
+        }
+        let advice = match nothing {
+            // Before the first update the adapter adds nothing, or what it was continued from.
+            true => {
+                "nothing was trained yet, so the values of the model or of --init-adapter are to blame"
+            }
+            false => "use a lower --lr or --alpha",
+        };
+        Err(error!(
+            NonFinite,
+            "loss or gradient was not finite in steps {} to {done}, so the run stopped",
+            done + 1 - skipped
+        )
+        .hint(format!("{advice}; no adapter was written")))
+    }
+
+    fn outcome(&self, progress: &Progress) -> Outcome {
         Outcome {
-            status: if done < self.settings.schedule.total {
+            status: if progress.step < self.settings.schedule.total {
                 Status::Stopped
             } else {
                 Status::Completed
             },
-            steps: done,
-            epochs: done as f64 / self.settings.plan.steps_per_epoch() as f64,
-            final_loss: last.iter().sum::<f64>() / tail as f64,
+            steps: progress.step,
+            epochs: progress.step as f64 / self.settings.plan.steps_per_epoch() as f64,
+            final_loss: progress.losses.mean(),
         }
     }
 
@@ -178,28 +184,42 @@ impl Trainer<'_> {
         })
     }
 
-    fn after_step(&self, done: usize) -> Result<()> {
-        let every = match self.settings.eval_every {
-            0 => self.settings.plan.steps_per_epoch(),
-            every => every,
-        };
-        let last = done == self.settings.schedule.total;
-        if !self.eval.is_empty() && (done.is_multiple_of(every) || last) {
-            self.evaluate(done)?;
-        }
-        let every = self.settings.sample_every;
-        if every > 0 && done.is_multiple_of(every) && !last {
-            (self.sample)(done)?;
+    fn after_step(&self, progress: &mut Progress) -> Result<()> {
+        self.catch_up(progress)?;
+        let (step, every) = (progress.step, self.settings.sample_every);
+        let last = step == self.settings.schedule.total;
+        if every > 0 && step.is_multiple_of(every) && !last {
+            (self.sample)(step)?;
         }
         Ok(())
     }
 
-    /// The mean loss of the held-out samples; nothing is told when `stop` comes before the last of them.
-    pub fn evaluate(&self, step: usize) -> Result<()> {
+    /// Evaluates when it is due and was not done: also at the start of a run that was stopped while it evaluated.
+    fn catch_up(&self, progress: &mut Progress) -> Result<()> {
+        let every = match self.settings.eval_every {
+            0 => self.settings.plan.steps_per_epoch(),
+            every => every,
+        };
+        let step = progress.step;
+        let due = step.is_multiple_of(every) || step == self.settings.schedule.total;
+        if self.eval.is_empty() || step == progress.evaluated || !due {
+            return Ok(());
+        }
+        if let Some(loss) = self.evaluate(step)? {
+            progress.evaluated = step;
+            if loss.is_finite() && progress.best.is_none_or(|best| loss < best.loss) {
+                progress.best = Some(Best { step, loss });
+            }
+        }
+        Ok(())
+    }
+
+    /// The mean loss of the held-out samples; none, and nothing is told, when `stop` comes before the last of them.
+    pub fn evaluate(&self, step: usize) -> Result<Option<f64>> {
         let (mut loss, mut targets) = (0.0, 0);
         for number in 0..self.eval.len() {
             if self.stop.load(Ordering::Relaxed) {
-                return Ok(());
+                return Ok(None);
             }
             let batch = Batch::new(self.eval, &[number])?;
             let ctx = Ctx::infer(batch.rows.clone());
@@ -213,7 +233,7 @@ impl Trainer<'_> {
             loss,
             perplexity,
         });
-        Ok(())
+        Ok(Some(loss))
     }
 
     fn warn_skipped(&self, step: usize, at: &Step) {

@@ -5,7 +5,7 @@
 mod index;
 mod write;
 
-pub use write::write;
+pub use write::{EachTensor, Tensors, write, write_f32};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use ::safetensors::Dtype;
 use ::safetensors::tensor::Metadata;
 
+use crate::backend::Bytes;
 use crate::bail;
 use crate::error;
 use crate::error::{Error, Result};
@@ -64,8 +65,21 @@ impl Safetensors {
         Ok(model)
     }
 
+    /// The content of a file that has been read, for places that cannot be mapped; `path` is for messages.
+    pub fn of_bytes(path: &Path, content: &[u8]) -> Result<Self> {
+        let mut model = Safetensors {
+            metadata: BTreeMap::new(),
+            catalog: Catalog::default(),
+        };
+        model.add_bytes(path, Bytes::copy_of(content))?;
+        Ok(model)
+    }
+
     fn add(&mut self, path: &Path) -> Result<()> {
-        let bytes = mapping::open(path)?;
+        self.add_bytes(path, mapping::open(path)?)
+    }
+
+    fn add_bytes(&mut self, path: &Path, bytes: Bytes) -> Result<()> {
         let part = self.catalog.parts();
         let (metadata, tensors) =
             read_header(bytes.as_u8(), part).map_err(|error| in_file(path, error))?;

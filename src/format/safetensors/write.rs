@@ -8,8 +8,9 @@ use serde_json::{Map, Value, json};
 use super::LENGTH_BYTES;
 use crate::error;
 use crate::error::Result;
-use crate::format::atomic;
+use crate::format::{atomic, fault};
 use crate::quant::{Format, Weight};
+use crate::shape::Shape;
 
 /// Writes `tensors` with the strings of `metadata` under `__metadata__` (left out when there are none).
 ///
@@ -46,9 +47,7 @@ pub fn write(
         }
         start = end;
     }
-    let mut header = serde_json::to_vec(&Value::Object(header))
-        .map_err(|cause| error!(Internal, "header of {}: {cause}", path.display()))?;
-    header.resize(header.len().next_multiple_of(LENGTH_BYTES), b' ');
+    let header = padded(&header, path)?;
 
     atomic::write(path, |output| {
         output.bytes(&(header.len() as u64).to_le_bytes())?;
@@ -58,6 +57,49 @@ pub fn write(
         }
         Ok(())
     })
+}
+
+/// Is given name, shape and values of one tensor after another.
+pub type EachTensor<'a> = dyn FnMut(&str, &Shape, &[f32]) -> Result<()> + 'a;
+
+/// Gives every tensor to its argument, each time it is called the same ones.
+pub type Tensors<'a> = dyn Fn(&mut EachTensor) -> Result<()> + 'a;
+
+/// Writes f32 tensors in the order in which `tensors` gives them, without a copy of any.
+///
+/// Errors: those of `tensors`, a name that is twice there, and those of [`atomic::write`].
+pub fn write_f32(path: &Path, tensors: &Tensors) -> Result<()> {
+    let (mut header, mut start) = (Map::new(), 0);
+    tensors(&mut |name, shape, values| {
+        let end = start + size_of_val(values);
+        let entry = json!({"dtype": "F32", "shape": shape[..], "data_offsets": [start, end]});
+        start = end;
+        match header.insert(name.to_owned(), entry) {
+            None => Ok(()),
+            Some(_) => Err(error!(
+                Internal,
+                "{}: {name} is twice there",
+                path.display()
+            )),
+        }
+    })?;
+    let header = padded(&header, path)?;
+    atomic::write(path, |output| {
+        output.bytes(&(header.len() as u64).to_le_bytes())?;
+        output.bytes(&header)?;
+        tensors(&mut |_, _, values| {
+            fault::point("between the tensors of a file");
+            output.bytes(bytemuck::cast_slice(values))
+        })
+    })
+}
+
+/// The header as JSON, filled up with blanks to whole words of eight bytes.
+fn padded(header: &Map<String, Value>, path: &Path) -> Result<Vec<u8>> {
+    let mut header = serde_json::to_vec(header)
+        .map_err(|cause| error!(Internal, "header of {}: {cause}", path.display()))?;
+    header.resize(header.len().next_multiple_of(LENGTH_BYTES), b' ');
+    Ok(header)
 }
 
 /// The place of a format among the tensors of a file; none when safetensors has no such type.
@@ -74,7 +116,6 @@ fn rank(format: Format) -> Option<u8> {
 mod tests {
     use super::*;
     use crate::backend::Bytes;
-    use crate::shape::Shape;
 
     #[test]
     fn what_safetensors_cannot_hold_is_refused_and_nothing_is_written() {

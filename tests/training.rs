@@ -311,6 +311,10 @@ fn three_steps_that_are_not_finite_end_the_run_and_leave_the_adapter_alone() {
             .contains("\"loss\":null")
     });
     assert!(nulls, "a loss that is not finite is null in JSON");
+    let named = events.iter().any(|event| {
+        matches!(event, Event::Warning { message, .. } if message.contains("not finite, first in model.layers.0"))
+    });
+    assert!(named, "the first layer that is not finite has a name");
     assert_ne!(
         before,
         setup.adapter.pairs().unwrap(),

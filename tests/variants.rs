@@ -259,6 +259,17 @@ macro_rules! variants {
 variants!(dropout dora dora_dropout rslora patterns layers embeddings everything);
 
 #[test]
+fn a_model_in_which_nothing_learns_keeps_no_graph() {
+    let checkpoint = Checkpoint::open(&fixtures("models/llama_bias")).unwrap();
+    let loader = Loader::new(checkpoint.source(), None);
+    let model = Decoder::load(checkpoint.config(), &loader).unwrap();
+    let batch = Batch::new(&samples(&[(3..20).collect()]), &[0]).unwrap();
+    let ctx = Ctx::train(batch.rows.clone(), 1, 0);
+    let losses = model.losses(&batch.ids, &batch.targets, &ctx).unwrap();
+    assert!(!losses.tracked());
+}
+
+#[test]
 fn a_quantised_base_trains_as_peft_does_on_its_unpacked_weights() {
     check("quantised", &fixtures("variants/base_q4_0.gguf"));
 }

@@ -8,7 +8,9 @@ use crate::error::Result;
 use crate::lora::initial::initial;
 use crate::lora::merge::{Product, inverse, lengths};
 use crate::lora::optimizer::Moments;
-use crate::lora::{GradStats, LayerKind, LoraConfig, Matrix, Optimizer, Pair, Part, Site};
+use crate::lora::{
+    GradStats, LayerKind, LoraConfig, Matrix, Optimizer, Pair, Part, Site, layer_of,
+};
 use crate::quant::Weight;
 use crate::shape::Shape;
 use crate::tensor::{Grads, Tensor};
@@ -237,6 +239,16 @@ impl Adapter {
         Ok(inverses)
     }
 
+    /// Whether a layer at `path` or below it is trained.
+    pub fn learns(&self, path: &str) -> bool {
+        let state = self.lock();
+        let mut inside = state
+            .layers
+            .keys()
+            .filter_map(|layer| layer.strip_prefix(path));
+        inside.any(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
     /// How many values are trained.
     pub fn parameter_count(&self) -> usize {
         let state = self.lock();
@@ -259,6 +271,22 @@ impl Adapter {
             }
         }
         Ok(stats)
+    }
+
+    /// The name in PEFT's files of a parameter whose gradient is not finite: of those, one of the last layer, where the
+    /// gradients come from.
+    pub fn not_finite(&self, grads: &Grads) -> Result<Option<String>> {
+        let mut found: Vec<(Option<usize>, String)> = Vec::new();
+        for (path, layer) in &self.lock().layers {
+            for (part, parameter) in &layer.parameters {
+                if let Some(gradient) = grads.get(&parameter.value)
+                    && gradient.values()?.iter().any(|g| !g.is_finite())
+                {
+                    found.push((layer_of(path), part.peft_name(path)));
+                }
+            }
+        }
+        Ok(found.into_iter().max().map(|(_, name)| name))
     }
 
     /// Second phase: updates every parameter by its gradient times `scale`.

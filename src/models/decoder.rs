@@ -5,11 +5,10 @@ use std::sync::Arc;
 use crate::autograd::replay;
 use crate::error::Result;
 use crate::format::Config;
+use crate::models::head::Head;
 use crate::models::scaling::take_factors;
 use crate::models::{DecoderSpec, read};
-use crate::nn::{
-    AttentionSpec, Embedding, Linear, Loader, Mlp, MlpSpec, RmsNorm, Rope, SelfAttention,
-};
+use crate::nn::{AttentionSpec, Embedding, Loader, Mlp, MlpSpec, RmsNorm, Rope, SelfAttention};
 use crate::ops::Attention;
 use crate::tensor::{Ctx, Grads, Segment, Tensor, checkpoint};
 
@@ -17,14 +16,17 @@ use crate::tensor::{Ctx, Grads, Segment, Tensor, checkpoint};
 pub struct Decoder {
     spec: DecoderSpec,
     embedding: Embedding,
-    layers: Vec<Arc<dyn Segment>>,
+    layers: Vec<Place>,
     norm: RmsNorm,
-    head: Head,
+    /// None when the head is the embedding table.
+    head: Option<Arc<Head>>,
 }
 
-enum Head {
-    Tied,
-    Own(Linear),
+/// A decoder layer.
+struct Place {
+    segment: Arc<dyn Segment>,
+    /// Whether an adapter has a part in it.
+    learns: bool,
 }
 
 impl Decoder {
@@ -40,24 +42,26 @@ impl Decoder {
         let model = loader.at("model");
         let embedding = model.embedding("embed_tokens", spec.width)?;
         let vocab = embedding.table().shape()[0];
-        let layer = |index: usize| -> Result<Arc<dyn Segment>> {
+        let layer = |index: usize| -> Result<Place> {
             let rope = ropes[spec.layers[index].rope].clone();
-            Ok(Arc::new(Layer::load(
-                &model.at("layers").at(index),
-                &spec,
-                index,
-                rope,
-            )?))
+            let place = model.at("layers").at(index);
+            Ok(Place {
+                segment: Arc::new(Layer::load(&place, &spec, index, rope)?),
+                learns: place.learns(),
+            })
         };
         let layers = (0..spec.layers.len()).map(layer).collect::<Result<_>>()?;
         let norm = model.rms_norm("norm", spec.width, spec.norm)?;
         let head = match loader.has("lm_head.weight") && !spec.tied {
-            true => Head::Own(loader.linear("lm_head", vocab, spec.width)?),
-            false => Head::Tied,
+            true => {
+                let linear = loader.linear("lm_head", vocab, spec.width)?;
+                Some(Head::new(linear, spec.logit_cap, vocab))
+            }
+            false => {
+                loader.skip("lm_head.weight");
+                None
+            }
         };
-        if matches!(head, Head::Tied) {
-            loader.skip("lm_head.weight");
-        }
         loader.finish()?;
         Ok(Decoder {
             spec,
@@ -82,23 +86,52 @@ impl Decoder {
         if self.spec.embedding_scale != 1.0 {
             x = x.scale(self.spec.embedding_scale)?;
         }
-        for layer in &self.layers {
-            x = checkpoint(layer, &[x], ctx)?.remove(0);
+        for Place { segment, learns } in &self.layers {
+            // Below the first layer that learns there is nothing to go back for.
+            x = match *learns || x.tracked() {
+                true => checkpoint(segment, &[x], ctx)?.remove(0),
+                false => segment.forward(&[x], &ctx.without_recording())?.remove(0),
+            };
         }
         self.norm.forward(&x)
+    }
+
+    /// The path of the first layer before the head whose output holds an infinity or something that is no number; none when
+    /// all are finite.
+    pub fn first_not_finite(&self, ids: &Tensor, ctx: &Ctx) -> Result<Option<String>> {
+        let ctx = ctx.without_recording();
+        let is_wrong = |x: &Tensor| Ok(x.values()?.iter().any(|value| !value.is_finite()));
+        let mut x = self.embedding.forward(ids, &ctx)?;
+        if is_wrong(&x)? {
+            return Ok(Some("model.embed_tokens".to_owned()));
+        }
+        if self.spec.embedding_scale != 1.0 {
+            x = x.scale(self.spec.embedding_scale)?;
+        }
+        for (index, layer) in self.layers.iter().enumerate() {
+            x = layer.segment.forward(&[x], &ctx)?.remove(0);
+            if is_wrong(&x)? {
+                return Ok(Some(format!("model.layers.{index}")));
+            }
+        }
+        x = self.norm.forward(&x)?;
+        if is_wrong(&x)? {
+            return Ok(Some("model.norm".to_owned()));
+        }
+        Ok(None)
     }
 
     /// The loss of predicting `targets` (u32 [time], `IGNORED` for none) from `ids` (u32 [time]): nats per token, [time].
     pub fn losses(&self, ids: &Tensor, targets: &Tensor, ctx: &Ctx) -> Result<Tensor> {
         let hidden = self.hidden(ids, ctx)?;
         let plain = match &self.head {
-            Head::Tied => Some(self.embedding.table()),
-            Head::Own(head) => head.plain_weight(),
+            None => self.embedding.table(),
+            Some(head) => match head.plain_weight() {
+                Some(weight) => weight,
+                None => return head.losses(&hidden, targets, ctx),
+            },
         };
-        match plain {
-            Some(weight) => hidden.linear_cross_entropy(weight, targets, self.spec.logit_cap),
-            None => self.project(&hidden, ctx)?.cross_entropy(targets),
-        }
+        hidden.linear_cross_entropy(plain, targets, self.spec.logit_cap)
     }
 
     /// Logits [time, vocab] of the tokens after `ids` (u32 [time]).
@@ -115,10 +148,10 @@ impl Decoder {
     }
 
     fn project(&self, hidden: &Tensor, ctx: &Ctx) -> Result<Tensor> {
-        let logits = match &self.head {
-            Head::Tied => hidden.linear(self.embedding.table())?,
-            Head::Own(head) => head.forward(hidden, ctx)?,
-        };
+        if let Some(head) = &self.head {
+            return head.logits(hidden, ctx);
+        }
+        let logits = hidden.linear(self.embedding.table())?;
         match self.spec.logit_cap {
             Some(cap) => logits.soft_cap(cap),
             None => Ok(logits),

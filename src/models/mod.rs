@@ -4,6 +4,7 @@
 mod adapter_base;
 mod decoder;
 mod gemma;
+mod head;
 mod llama;
 mod phi;
 mod qwen;

@@ -121,6 +121,12 @@ impl Loader {
         Ok(Linear::new(place.path, weight, bias, adapter))
     }
 
+    /// Whether the adapter has a part in this place or below it, once that has been loaded.
+    pub fn learns(&self) -> bool {
+        let adapter = self.adapter.as_ref();
+        adapter.is_some_and(|adapter| adapter.learns(&self.path))
+    }
+
     pub fn rms_norm(&self, name: &str, width: usize, spec: NormSpec) -> Result<RmsNorm> {
         let weight = self.at(name).tensor("weight", [width])?;
         RmsNorm::new(weight, spec, self.layout())

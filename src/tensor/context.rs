@@ -43,6 +43,15 @@ impl Rows {
         })
     }
 
+    /// The `count` rows from `first` on.
+    pub fn span(&self, first: usize, count: usize) -> Result<Rows> {
+        Ok(Rows {
+            positions: self.positions.span(first, [count])?,
+            starts: self.starts.span(first, [count])?,
+            samples: self.samples.span(first, [count])?,
+        })
+    }
+
     /// `time` tokens that continue one sample at `position`, for generation with a cache.
     pub fn continuing(position: usize, time: usize) -> Result<Rows> {
         let positions = (position..position + time).map(|at| at as u32).collect();

@@ -65,6 +65,8 @@ struct Step {
     grad_norm: f64,
     tokens: usize,
     skipped: bool,
+    /// Of a step that was skipped: the first layer, or the parameter, that is not finite.
+    place: Option<String>,
 }
 
 impl Trainer<'_> {
@@ -166,6 +168,11 @@ impl Trainer<'_> {
         let loss = loss / targets as f64;
         let stats = self.adapter.grad_stats(&grads)?;
         let skipped = !(loss.is_finite() && stats.finite());
+        let place = match (skipped, loss.is_finite()) {
+            (false, _) => None,
+            (true, true) => self.adapter.not_finite(&grads)?,
+            (true, false) => Some(self.not_finite(index, &batches)?),
+        };
         if !skipped {
             let limit = self.settings.max_grad_norm;
             // torch.nn.utils.clip_grad_norm_: the small constant is its guard against a zero norm.
@@ -181,7 +188,19 @@ impl Trainer<'_> {
             grad_norm: stats.norm(),
             tokens,
             skipped,
+            place,
         })
+    }
+
+    /// The first layer whose output is not finite in step `index`, of which the loss is not.
+    fn not_finite(&self, index: usize, batches: &[Batch]) -> Result<String> {
+        for batch in batches {
+            let ctx = Ctx::train(batch.rows.clone(), index as u64 + 1, self.settings.seed);
+            if let Some(place) = self.model.first_not_finite(&batch.ids, &ctx)? {
+                return Ok(place);
+            }
+        }
+        Ok("the head".to_owned())
     }
 
     fn after_step(&self, progress: &mut Progress) -> Result<()> {
@@ -249,8 +268,12 @@ impl Trainer<'_> {
             .collect();
         places.dedup();
         places.truncate(3);
+        let first = match &at.place {
+            Some(place) => format!(", first in {place}"),
+            None => String::new(),
+        };
         let message = format!(
-            "step {step}: the {what} is not finite, so the step was skipped (trained on {})",
+            "step {step}: the {what} is not finite{first}, so the step was skipped (trained on {})",
             places.join(", ")
         );
         self.listener.event(&Event::Warning {

@@ -12,7 +12,7 @@ use crate::error;
 use crate::error::Result;
 use crate::export::{self, BaseModel, Export, Output};
 use crate::format::adapter;
-use crate::lora::Adapter;
+use crate::lora::{Adapter, ranges};
 use crate::models::{self, Decoder};
 use crate::nn::Loader;
 use crate::run::Package;
@@ -28,8 +28,8 @@ use crate::run::settings::{settings, warmup};
 use crate::run::start::{go_on, new_adapter};
 use crate::train::checkpoint::{Checkpoint, Checkpoints, Identity};
 use crate::train::{
-    BUILT_IN, Event, Listener, OptimizerName, Outcome, Progress, SampleMoment, Settings, Shape,
-    Status, TargetList, TrainOptions, Trainer, Warmup,
+    BUILT_IN, Event, LayerList, Listener, OptimizerName, Outcome, Progress, SampleMoment, Settings,
+    Shape, Status, TargetList, TrainOptions, Trainer, Warmup,
 };
 
 /// Tokens per sample, when the model's context is not shorter.
@@ -80,6 +80,11 @@ impl<'a> Session<'a> {
             rank: Some(adapter.config().rank),
             alpha: Some(adapter.config().alpha),
             target: Some(TargetList::Text(adapter.config().targets.to_string())),
+            layers: adapter
+                .config()
+                .layers
+                .as_ref()
+                .map(|layers| LayerList::Text(ranges(layers))),
             dora: Some(adapter.config().dora),
             rslora: Some(adapter.config().rslora),
             // They say how the command was given: a resumed run has the sidecar of an unbroken one.

@@ -76,6 +76,12 @@ fn what_cannot_run_is_refused_by_name_and_writes_nothing() {
             Code::Usage,
             "its embedding table",
         ),
+        (
+            json!({ "alphaPattern": { "q_proj": -1 } }),
+            Code::Usage,
+            "alpha-pattern: q_proj is -1; it must be a number above 0",
+        ),
+        (json!({ "target": [] }), Code::Usage, "target"),
         (json!({ "layers": "0-99" }), Code::Usage, "layer 99"),
         (json!({ "layers": [99] }), Code::Usage, "layer 99"),
         (

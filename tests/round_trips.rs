@@ -90,6 +90,27 @@ fn peft_files_come_back_as_they_were() {
 }
 
 #[test]
+fn pattern_keys_that_match_nothing_are_left_out_of_what_peft_saved() {
+    let file = &bases()[0];
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["adapter_model.safetensors", "adapter_config.json"] {
+        std::fs::copy(variant("patterns").join(name), folder.path().join(name)).unwrap();
+    }
+    let config = folder.path().join("adapter_config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let more = text.replace(
+        "\"rank_pattern\": {",
+        "\"rank_pattern\": {\"out_proj\": 64,",
+    );
+    assert_ne!(more, text);
+    std::fs::write(&config, more).unwrap();
+    let saved = adapter::read(folder.path(), &base(file)).unwrap();
+    let expected = adapter::read(&variant("patterns"), &base(file)).unwrap();
+    assert_eq!(saved.config, expected.config);
+    Tuned::of(file, saved.config, saved.pairs);
+}
+
+#[test]
 fn llama_cpp_files_keep_the_product_and_dora_has_none() {
     for name in VARIANTS {
         for file in bases() {

@@ -63,6 +63,9 @@ impl LoraConfig {
         }
         problems.extend(self.check_ranks(&targeted).err().map(|error| error.message));
         if problems.is_empty() {
+            if targeted.is_empty() {
+                bail!(Usage, "no layer of this model is a target");
+            }
             return Ok(());
         }
         let error = Error::new(Code::Usage, problems.join("; "));
@@ -152,6 +155,12 @@ mod tests {
         config.targets = targets("attention,lm_head");
         config.rank_pattern = Patterns::new([("lm_head".to_owned(), 16)]).unwrap();
         config.check(&sites()).unwrap();
+    }
+
+    #[test]
+    fn no_target_at_all_is_refused() {
+        let message = message(|config| config.targets = Targets::Names(Vec::new()));
+        assert_eq!(message, "no layer of this model is a target | ");
     }
 
     #[test]

@@ -48,6 +48,13 @@ impl<T> Patterns<T> {
         idle.map(|(key, ..)| key.as_str()).collect()
     }
 
+    /// Without the keys that match none of `paths`.
+    pub fn of_paths(mut self, paths: &[&str]) -> Patterns<T> {
+        self.0
+            .retain(|(_, regex, _)| paths.iter().any(|path| matches(regex, path)));
+        self
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.0.iter().map(|(key, _, value)| (key.as_str(), value))
     }
@@ -134,6 +141,9 @@ mod tests {
             assert_eq!(patterns.get(path).copied(), value, "{path}");
         }
         assert_eq!(patterns.unmatched(&["a.q_proj", "a.v_proj"]), &keys[1..3]);
+        let kept = patterns.of_paths(&["a.q_proj", "a.v_proj"]);
+        let kept: Vec<&str> = kept.iter().map(|(key, _)| key).collect();
+        assert_eq!(kept, [keys[0], keys[3]]);
     }
 
     #[test]

@@ -65,11 +65,11 @@ fn config(
             None => default.layers,
         },
         rank_pattern: match &options.rank_pattern {
-            Some(values) => pattern("rank-pattern", values, rank)?,
+            Some(values) => pattern("rank-pattern", values, (rank, "a whole number"))?,
             None => default.rank_pattern,
         },
         alpha_pattern: match &options.alpha_pattern {
-            Some(values) => pattern("alpha-pattern", values, alpha)?,
+            Some(values) => pattern("alpha-pattern", values, (alpha, "a number"))?,
             None => default.alpha_pattern,
         },
         rslora: options.rslora.unwrap_or(default.rslora),
@@ -81,13 +81,16 @@ fn config(
 fn pattern<T>(
     name: &str,
     values: &Map<String, Value>,
-    read: fn(&Value) -> Option<T>,
+    (read, needed): (fn(&Value) -> Option<T>, &str),
 ) -> Result<Patterns<T>> {
     let mut rules = Vec::new();
     for (key, value) in values {
         match read(value) {
             Some(value) => rules.push((key.clone(), value)),
-            None => bail!(Usage, "{name}: {key} is {value}, which it cannot be"),
+            None => bail!(
+                Usage,
+                "{name}: {key} is {value}; it must be {needed} above 0"
+            ),
         }
     }
     Patterns::new(rules)

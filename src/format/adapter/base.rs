@@ -57,7 +57,7 @@ impl Base {
         config.check(&self.sites())
     }
 
-    /// Every layer that can have an adapter.
+    /// Every layer that can have an adapter, in the order of the model, embedding and head first.
     pub fn sites(&self) -> Vec<Site> {
         let names = self.source.names().into_iter();
         let paths = names.filter_map(|name| Some(name.strip_suffix(".weight")?.to_owned()));
@@ -69,7 +69,14 @@ impl Base {
                 inputs,
             })
         };
-        paths.filter_map(site).collect()
+        let mut sites: Vec<Site> = paths.filter_map(site).collect();
+        sites.sort_by(|one, other| {
+            let place = |site: &Site| layer_of(&site.path);
+            place(one)
+                .cmp(&place(other))
+                .then(one.path.cmp(&other.path))
+        });
+        sites
     }
 
     /// How many decoder layers there are.

@@ -88,7 +88,11 @@ fn read_with(file: &Path, configs: &[PathBuf], base: &Base) -> Result<SavedAdapt
             return Err(refused(config, format!("{problem} {name}")));
         }
     }
+    // PEFT does not mind keys that match nothing.
+    let paths: Vec<&str> = pairs.keys().map(String::as_str).collect();
     let config = LoraConfig {
+        rank_pattern: settings.rank_pattern.of_paths(&paths),
+        alpha_pattern: settings.alpha_pattern.of_paths(&paths),
         targets: Targets::Names(pairs.keys().cloned().collect()),
         ..settings
     };

@@ -1,10 +1,12 @@
 //! Where bytes live and how the machine is driven. Knows no operation names.
 
 mod bytes;
+mod clock;
 pub mod cpu;
 pub mod memory;
 
 pub use bytes::Bytes;
+pub use clock::local_time;
 
 use crate::error;
 use crate::error::Result;

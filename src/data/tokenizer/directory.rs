@@ -60,7 +60,8 @@ impl Tokenizer {
             padding: settings.special("pad", &inner),
             prefix,
             inner,
-            chat_template: settings.chat_template,
+            named: settings.named(),
+            templates: settings.templates,
             sha256: digest::bytes(&bytes),
         })
     }

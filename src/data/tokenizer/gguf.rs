@@ -1,17 +1,18 @@
 //! The tokenizer inside a GGUF file.
 
 use super::cuts::Cuts;
-use super::{Tokenizer, words};
+use super::{Templates, Tokenizer, words};
 use crate::error::Result;
 use crate::format::digest;
 use crate::format::gguf::Metadata;
-use crate::format::tokenizer::rebuild;
+use crate::format::tokenizer::{Rebuilt, rebuild};
 
 impl Tokenizer {
     /// The tokenizer of a GGUF file. Errors: see [`rebuild`].
     pub fn from_gguf(metadata: &Metadata) -> Result<Self> {
         let mut rebuilt = rebuild(metadata)?;
         let cuts = Cuts::of(&rebuilt.tokenizer);
+        let named = named(&rebuilt);
         words::split(&mut rebuilt.tokenizer)?;
         Ok(Tokenizer {
             cuts,
@@ -25,12 +26,30 @@ impl Tokenizer {
             bos: rebuilt.bos,
             eos: rebuilt.eos,
             padding: rebuilt.padding,
-            chat_template: metadata
-                .string("tokenizer.chat_template")
-                .map(str::to_string),
+            named,
+            templates: Templates::of_gguf(metadata),
             sha256: fingerprint(metadata),
         })
     }
+}
+
+/// Texts of the special tokens by their names in templates. The id that llama.cpp takes for BOS where a byte-level file
+/// names none is a common word: only what is special counts.
+fn named(rebuilt: &Rebuilt) -> Vec<(String, String)> {
+    let added = rebuilt.tokenizer.get_added_tokens_decoder();
+    let roles = [
+        ("bos_token", rebuilt.bos),
+        ("eos_token", rebuilt.eos),
+        ("unk_token", rebuilt.unknown),
+        ("pad_token", rebuilt.padding),
+    ];
+    roles
+        .into_iter()
+        .filter_map(|(name, id)| {
+            let token = added.get(&id?).filter(|token| token.special)?;
+            Some((name.to_owned(), token.content.clone()))
+        })
+        .collect()
 }
 
 /// Hash over keys and values in the order of the keys: neither the order in the file nor the width of its numbers matters.

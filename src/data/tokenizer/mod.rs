@@ -4,15 +4,18 @@ mod cuts;
 mod directory;
 mod gguf;
 mod settings;
+mod templates;
 mod words;
 
+pub use templates::Templates;
+
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cuts::Cuts;
 use rayon::prelude::*;
 
 use crate::error::{Code, Error, Result};
-use crate::format::digest;
 
 /// A tokenizer with what training needs around it. Special tokens that occur literally in a text become their ids,
 /// as in Hugging Face.
@@ -25,7 +28,9 @@ pub struct Tokenizer {
     padding: Option<u32>,
     /// Ids that every document starts with: BOS or nothing, for nearly all models.
     prefix: Vec<u32>,
-    chat_template: Option<String>,
+    /// Texts of the special tokens by their names in templates: `bos_token`, `eos_token`, …
+    named: Vec<(String, String)>,
+    templates: Templates,
     sha256: String,
 }
 
@@ -46,11 +51,27 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// Ids of `text` as [`Tokenizer::encode`] gives them, and for each the bytes of the text it stands for. White space
+    /// that a token takes with it is in its range.
+    pub fn encode_with_places(&self, text: &str) -> Result<(Vec<u32>, Vec<Range<usize>>)> {
+        let encoding = guarded(|| self.inner.encode(text, false))
+            .map_err(|cause| Error::new(Code::BadData, format!("cannot tokenize: {cause}")))?;
+        let places = encoding.get_offsets().iter();
+        let places = places.map(|&(start, end)| start..end).collect();
+        Ok((encoding.get_ids().to_vec(), places))
+    }
+
     /// Ids of one document: BOS where the tokenizer's own settings put it, then the text. EOS is left to the caller.
     pub fn encode_document(&self, text: &str) -> Result<Vec<u32>> {
-        let mut ids = self.prefix.clone();
-        ids.extend(self.encode(text)?);
-        Ok(ids)
+        Ok(self.with_prefix(self.encode(text)?))
+    }
+
+    /// `ids` with BOS before them where the tokenizer's own settings put it; one that a text or template wrote is enough.
+    pub fn with_prefix(&self, ids: Vec<u32>) -> Vec<u32> {
+        match ids.starts_with(&self.prefix) {
+            true => ids,
+            false => [self.prefix.as_slice(), &ids].concat(),
+        }
     }
 
     /// The text of `ids`, special tokens included; ids that the vocabulary does not have become nothing.
@@ -62,6 +83,17 @@ impl Tokenizer {
     /// The id of one token of the vocabulary, e.g. `<|im_end|>`.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
+    }
+
+    /// Whether `id` is a special token: cut out of texts before anything merges, and no text of its own.
+    pub fn is_special(&self, id: u32) -> bool {
+        let added = self.inner.get_added_vocabulary().get_added_tokens_decoder();
+        added.get(&id).is_some_and(|token| token.special)
+    }
+
+    /// What templates call the special tokens, with their texts: `bos_token`, `eos_token` and so on.
+    pub fn named_tokens(&self) -> &[(String, String)] {
+        &self.named
     }
 
     /// What documents start with, where the model has such a token. See [`Tokenizer::encode_document`] for whether it is used.
@@ -85,18 +117,17 @@ impl Tokenizer {
 
     /// The Jinja template that turns messages into text, where the model has one.
     pub fn chat_template(&self) -> Option<&str> {
-        self.chat_template.as_deref()
+        self.templates.get("default")
+    }
+
+    /// All templates of the model, by name.
+    pub fn templates(&self) -> &Templates {
+        &self.templates
     }
 
     /// SHA-256 in hexadecimal of tokenizer.json, or of the `tokenizer.*` keys of a GGUF file without its chat templates.
     pub fn sha256(&self) -> &str {
         &self.sha256
-    }
-
-    /// SHA-256 in hexadecimal of the chat template's text.
-    pub fn chat_template_sha256(&self) -> Option<String> {
-        self.chat_template()
-            .map(|text| digest::bytes(text.as_bytes()))
     }
 }
 
@@ -113,6 +144,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
+    use crate::format::digest;
     use crate::format::gguf::GgufFile;
 
     /// Made by `__test__/reference/tokenizer_families.py` with Python `tokenizers`.
@@ -201,10 +233,7 @@ mod tests {
         changed.set("tokenizer.ggml.add_bos_token", no);
         assert_ne!(hash(&changed), original);
         let template = Tokenizer::from_gguf(&changed).unwrap();
-        assert_eq!(
-            template.chat_template_sha256(),
-            Some(digest::bytes(b"{{ messages }}"))
-        );
+        assert_eq!(template.chat_template(), Some("{{ messages }}"));
         let directory = Tokenizer::from_dir(&folder("llama3")).unwrap();
         let file = folder("llama3").join("tokenizer.json");
         assert_eq!(directory.sha256(), digest::file(&file).unwrap());

@@ -1,11 +1,12 @@
 //! Settings around a tokenizer.json: tokenizer_config.json, special_tokens_map.json, generation_config.json, config.json and
-//! chat_template.jinja. Each may be absent.
+//! the chat templates. Each may be absent.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 use tokenizers::AddedToken;
 
+use super::Templates;
 use crate::bail;
 use crate::error::{Error, Result};
 
@@ -15,24 +16,35 @@ pub struct Settings {
     specials: Map<String, Value>,
     generation: Map<String, Value>,
     model: Map<String, Value>,
-    pub chat_template: Option<String>,
+    pub templates: Templates,
 }
 
 impl Settings {
     pub fn read(directory: &Path) -> Result<Self> {
         let tokenizer = object(&directory.join("tokenizer_config.json"))?;
-        let template = directory.join("chat_template.jinja");
-        let chat_template = match text(&template)? {
-            Some(text) => Some(text),
-            None => default_template(&tokenizer),
-        };
         Ok(Settings {
+            templates: Templates::read(directory, &tokenizer)?,
             tokenizer,
             specials: object(&directory.join("special_tokens_map.json"))?,
             generation: object(&directory.join("generation_config.json"))?,
             model: object(&directory.join("config.json"))?,
-            chat_template,
         })
+    }
+
+    /// Texts of the special tokens by their names in templates; null and absent ones are not among them.
+    pub fn named(&self) -> Vec<(String, String)> {
+        let text = |key: &str| {
+            let mut settings = [&self.tokenizer, &self.specials].into_iter();
+            settings
+                .find_map(|settings| settings.get(key))
+                .and_then(content)
+        };
+        let roles = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
+        let keys = roles.map(|role| format!("{role}_token"));
+        let named = keys.into_iter();
+        named
+            .filter_map(|key| text(&key).map(|text| (key.clone(), text.to_owned())))
+            .collect()
     }
 
     /// The id of a role (bos, eos, pad). A token named by the tokenizer's settings goes before an id of the model's;
@@ -103,22 +115,8 @@ fn content(value: &Value) -> Option<&str> {
     value.as_str().or_else(|| value.get("content")?.as_str())
 }
 
-/// One template, or a list of named ones of which `default` counts.
-fn default_template(settings: &Map<String, Value>) -> Option<String> {
-    let template = settings.get("chat_template")?;
-    let named = |list: &Vec<Value>| {
-        let default = list.iter().find(|item| item["name"] == "default")?;
-        default["template"].as_str().map(str::to_string)
-    };
-    match template {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(list) => named(list),
-        _ => None,
-    }
-}
-
 /// The object in a JSON file; an absent file is an empty one.
-fn object(path: &Path) -> Result<Map<String, Value>> {
+pub(super) fn object(path: &Path) -> Result<Map<String, Value>> {
     let Some(text) = text(path)? else {
         return Ok(Map::new());
     };
@@ -129,7 +127,7 @@ fn object(path: &Path) -> Result<Map<String, Value>> {
     }
 }
 
-fn text(path: &Path) -> Result<Option<String>> {
+pub(super) fn text(path: &Path) -> Result<Option<String>> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),

@@ -51,6 +51,16 @@ export type ErrorCode =
  */
 export declare function train(options: TrainOptions): TrainRun;
 
+/**
+ * What training data holds and how it would be trained, without training. Warnings are told to `onEvent`.
+ *
+ * @example
+ * const { records, skipped, shown } = await data({ data: "chats.jsonl", model: "base.gguf" });
+ */
+export declare function data(
+  options: DataOptions,
+): Work<DataReport, TrainEvent>;
+
 // generated from src/node/options.rs
 
 /** Options of {@link train}. */
@@ -63,18 +73,51 @@ export interface TrainOptions extends RunListeners {
   model?: string;
 
   /**
-   * Training text: a .txt file (one document) or a .jsonl file whose lines hold {"text": ...}.
+   * Training data, a file or a folder of files: text; JSONL or a JSON array of {"text"}, {"prompt", "completion"}, {"messages"}, {"instruction", "output"} or {"conversations"}; CSV or TSV with such columns.
    *
    * Default: the sample corpus, only with the built-in model.
    */
   data?: string;
 
   /**
-   * Most tokens in one sample, BOS and EOS included. Longer documents are cut into samples of this length and all of them are trained.
+   * Most tokens in one sample, BOS and EOS included. What becomes of longer ones is up to --truncate.
    *
    * Default: 512, or the model's if shorter.
    */
   seqLen?: number;
+
+  /**
+   * What becomes of a record that is longer than --seq-len: its end or its start is cut off, it is split into several samples, or it is left out.
+   *
+   * Default: split for texts, end for the rest.
+   */
+  truncate?: "end" | "start" | "split" | "drop";
+
+  /**
+   * Refuse data with records that would be left out, such as empty ones and those with nothing to learn.
+   */
+  strict?: boolean;
+
+  /**
+   * How conversations become text: chatml, llama3, gemma, phi3, mistral, qwen3 or plain, a file with a Jinja template, or the template itself.
+   *
+   * Default: the model's own, else chatml or plain.
+   */
+  chatTemplate?: string;
+
+  /**
+   * Which tokens are learned: all, completions (the last answer of a conversation), or every turn of the assistant.
+   *
+   * Default: assistant for conversations, completions for prompts with completions, all for texts.
+   */
+  trainOn?: "all" | "completions" | "assistant";
+
+  /**
+   * Whether the words that open a turn of the assistant are left out of what is learned.
+   *
+   * Default: on.
+   */
+  maskRoleHeader?: "on" | "off";
 
   /**
    * Whether a document ends with its end token, trained once (auto), or without one (never).
@@ -315,6 +358,75 @@ export interface TrainOptions extends RunListeners {
    */
   log?: string;
 }
+
+/** Options of {@link data}. */
+export interface DataOptions extends RunListeners {
+  /**
+   * The base model: a Hugging Face directory, a .gguf file, or the name of a built-in model. It is read, never changed.
+   *
+   * Default: tiny-transformer.
+   */
+  model?: string;
+
+  /**
+   * The training data, as for `train`.
+   */
+  data: string;
+
+  /**
+   * How many samples to show as they are trained.
+   *
+   * Default: 3.
+   */
+  show?: number;
+
+  /**
+   * Most tokens in one sample, BOS and EOS included. What becomes of longer ones is up to --truncate.
+   *
+   * Default: 512, or the model's if shorter.
+   */
+  seqLen?: number;
+
+  /**
+   * What becomes of a record that is longer than --seq-len: its end or its start is cut off, it is split into several samples, or it is left out.
+   *
+   * Default: split for texts, end for the rest.
+   */
+  truncate?: "end" | "start" | "split" | "drop";
+
+  /**
+   * Refuse data with records that would be left out, such as empty ones and those with nothing to learn.
+   */
+  strict?: boolean;
+
+  /**
+   * How conversations become text: chatml, llama3, gemma, phi3, mistral, qwen3 or plain, a file with a Jinja template, or the template itself.
+   *
+   * Default: the model's own, else chatml or plain.
+   */
+  chatTemplate?: string;
+
+  /**
+   * Which tokens are learned: all, completions (the last answer of a conversation), or every turn of the assistant.
+   *
+   * Default: assistant for conversations, completions for prompts with completions, all for texts.
+   */
+  trainOn?: "all" | "completions" | "assistant";
+
+  /**
+   * Whether the words that open a turn of the assistant are left out of what is learned.
+   *
+   * Default: on.
+   */
+  maskRoleHeader?: "on" | "off";
+
+  /**
+   * Whether a document ends with its end token, trained once (auto), or without one (never).
+   *
+   * Default: auto.
+   */
+  eos?: "auto" | "never";
+}
 // end of the generated part
 
 /** What can follow and end a run; part of the options of every training function. */
@@ -337,9 +449,15 @@ export interface RunListeners {
  *
  * Several runs may go on at once; each uses all threads unless `threads` says otherwise.
  */
-export interface TrainRun
-  extends Promise<TrainResult>, AsyncIterable<TrainEvent, void, undefined> {
+export interface TrainRun extends Work<TrainResult, TrainEvent> {
   /** Asks the run to finish its step, save and end with status `stopped`. Returns the run. */
+  stop(): this;
+}
+
+/** Work that is under way: a promise of what it makes and an async iterable of its events, as {@link TrainRun}. */
+export interface Work<Result, WorkEvent>
+  extends Promise<Result>, AsyncIterable<WorkEvent, void, undefined> {
+  /** Asks the work to end early. Returns it. */
   stop(): this;
 }
 
@@ -347,6 +465,7 @@ export interface TrainRun
 export type TrainResult = Omit<EndEvent, "type">;
 
 export type TrainEvent =
+  | DataEvent
   | StartEvent
   | StepEvent
   | EvalEvent
@@ -355,7 +474,49 @@ export type TrainEvent =
   | WarningEvent
   | EndEvent;
 
-/** The first event: the model is open and the memory is planned. */
+/** The first event: what the training data came to, and how its first sample is trained. */
+export interface DataEvent extends DataSummary {
+  type: "data";
+  sample: Piece[];
+}
+
+/** A part of a sample whose tokens are all learned, or all not. */
+export interface Piece {
+  text: string;
+  learned: boolean;
+}
+
+/** The numbers of a file or folder of training data. */
+export interface DataSummary {
+  path: string;
+  /** Records that are trained. */
+  records: number;
+  /** How many records have each format. */
+  formats: Record<string, number>;
+  samples: number;
+  /** Tokens of all samples. */
+  tokens: number;
+  /** Those of them that are learned. */
+  targets: number;
+  /** Tokens of the longest sample. */
+  longest: number;
+  /** How many samples have `from` to `to` tokens, both inclusive. */
+  lengths: { from: number; to: number; samples: number }[];
+  /** Records of which a part was cut off. */
+  truncated: number;
+  /** Records that are left out. */
+  skipped: { place: string; reason: string }[];
+  /** Files of a folder that hold no data. */
+  passedOver: string[];
+}
+
+/** What {@link data} answers. */
+export interface DataReport extends DataSummary {
+  /** The first samples. */
+  shown: { place: string; tokens: number; pieces: Piece[] }[];
+}
+
+/** The model is open and the memory is planned. */
 export interface StartEvent {
   type: "start";
   task: "llm";

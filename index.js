@@ -36,6 +36,7 @@ function answering(ask) {
 
 module.exports = {
   train: starter("train"),
+  data: starter("data"),
   TermuxTrainer,
   inspect,
   models: answering(native.models),

@@ -2,6 +2,7 @@ import amvTrain from "./index.js";
 
 export const {
   train,
+  data,
   TermuxTrainer,
   inspect,
   models,

@@ -11,12 +11,12 @@ function property(flag) {
   return flag.replace(/-(\w)/g, (_, letter) => letter.toUpperCase());
 }
 
-/** The options of a command; with `surface: "everywhere"` only those JavaScript has, too. */
-function optionsOf(command, surface) {
+/** The options that a command has on a surface: on the `commandLine` or in `javaScript`. */
+function optionsOf(command, surface = "commandLine") {
   return table.filter(
     (option) =>
       option.commands.includes(command) &&
-      (!surface || option.surface === surface),
+      ["everywhere", surface].includes(option.surface),
   );
 }
 
@@ -28,7 +28,7 @@ function checkOptions(command, given) {
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
     throw usage([`${command} takes one options object, not ${show(given)}`]);
   }
-  const options = optionsOf(command, "everywhere");
+  const options = optionsOf(command, "javaScript");
   const byProperty = new Map();
   for (const option of options) {
     for (const name of [option.name, ...(option.aliases ?? [])]) {
@@ -79,6 +79,7 @@ function isOfType(option, value) {
     case "flag":
       return typeof value === "boolean";
     case "path":
+    case "text":
       return typeof value === "string" && value !== "";
     case "list":
       return isList(value);
@@ -147,6 +148,8 @@ function expected(option, value) {
       return "must be true or false";
     case "path":
       return "must be a path";
+    case "text":
+      return "must be a text";
     case "list":
       return "must be a list of names";
     case "choice":

@@ -13,7 +13,7 @@ const { property } = require("../lib/options.js");
 const ROOT = path.join(__dirname, "..");
 
 /** The name in index.d.ts of the options of each command that JavaScript can start: `TrainOptions` for `train`. */
-const TYPES = { train: "TrainOptions" };
+const TYPES = { train: "TrainOptions", data: "DataOptions" };
 
 /** The text every generated file should have, by its path from the root. */
 async function generated() {
@@ -55,7 +55,7 @@ function replacePart(file, open, close, part) {
 function typesOf(table) {
   const interfaces = Object.entries(TYPES).map(([command, type]) => {
     const options = optionsOf(table, command).filter(
-      ({ surface }) => surface === "everywhere",
+      ({ surface }) => surface !== "commandLine",
     );
     return `/** Options of {@link ${functionOf(type)}}. */
 export interface ${type} extends RunListeners {
@@ -127,7 +127,8 @@ function typeScript({ type, choices }) {
 }
 
 function optionTable(options) {
-  const rows = options.map((option) => {
+  const shown = options.filter(({ surface }) => surface !== "javaScript");
+  const rows = shown.map((option) => {
     const flags = [option.name, ...(option.aliases ?? [])];
     const value = (option.choices?.join("|") ?? option.value ?? "").replaceAll(
       "|",

@@ -3,11 +3,13 @@
 //! Needs target/parity/SmolLM2-135M-Instruct.Q4_1.gguf (`__test__/reference/fetch-smollm2.sh` puts it there),
 //! ../shared/parity/smollm2 with the expectations, and Debian's copy of the GPL.
 
+mod texts;
+
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use amv_train::data::{self, Batch, Document, Eos, Plan, Sample, Tokenizer};
+use amv_train::data::{Batch, Eos, Plan, Sample, Tokenizer};
 use amv_train::format::adapter::{self, SavedAdapter};
 use amv_train::format::{Checkpoint, safetensors::Safetensors};
 use amv_train::lora::{Adapter, LoraConfig, Matrix, Optimizer, Pair, Targets};
@@ -16,6 +18,7 @@ use amv_train::nn::Loader;
 use amv_train::tensor::Ctx;
 use amv_train::train::{Event, Listener, Progress, Schedule, Settings, Shape, Trainer};
 use serde_json::Value;
+use texts::text_samples;
 
 const STEPS: usize = 12;
 
@@ -105,11 +108,7 @@ fn smollm2_trains_as_peft_does() {
     let checkpoint = Checkpoint::open(&files.model).unwrap();
     let tokenizer = Tokenizer::from_gguf(checkpoint.gguf().unwrap()).unwrap();
     let text = std::fs::read_to_string(&files.text).unwrap();
-    let document = Document {
-        text,
-        place: "GPL-3".to_owned(),
-    };
-    let samples = data::samples(&[document], &tokenizer, 256, Eos::Never).unwrap();
+    let samples = text_samples(&text, &tokenizer, 256, Eos::Never);
     let ids: Vec<u32> = samples
         .iter()
         .flat_map(|sample| sample.ids.clone())

@@ -28,6 +28,20 @@ const COMMANDS = [
     ],
   },
   {
+    name: "data",
+    argument: { name: "path", text: "file or folder of training data" },
+    summary: "show what training data holds and how it is trained",
+    description:
+      "Shows the formats, counts and lengths of training data, and samples with what is learned of them.",
+    run: () => require("./data.js").data,
+    examples: [
+      {
+        title: "Before a training run on chats",
+        command: "amv-train data chats.jsonl --model base.gguf",
+      },
+    ],
+  },
+  {
     name: "info",
     summary: "show version, processor features, memory and backends",
     description:

@@ -2,6 +2,7 @@
 
 // How a run shows on standard error: one line that is redrawn on a terminal, plain lines elsewhere.
 
+const { masked, shortened } = require("./mask.js");
 const { bytes, count, duration, loss } = require("./quantities.js");
 const { printable, styled } = require("./terminal.js");
 
@@ -161,6 +162,8 @@ class Progress {
 
   #textOf(event) {
     switch (event.type) {
+      case "data":
+        return dataText(event, this.#stream);
       case "start":
         return `training ${count(event.trainableParameters)} parameters of ${printable(event.model)} on ${printable(event.device)}: ${event.totalSteps} steps`;
       case "eval":
@@ -169,6 +172,19 @@ class Progress {
         return `${styled(this.#stream, "bold", sampleLabel(event))} ${sampleText(event)}`;
     }
   }
+}
+
+/** What the data is, and its first sample with what is learned of it. */
+function dataText(
+  { records, samples, formats, tokens, targets, sample },
+  stream,
+) {
+  const names = Object.keys(formats).join(", ");
+  const label = styled(stream, "bold", "the first, with what is learned:");
+  return [
+    `data: ${count(records)} records (${names}), ${count(samples)} samples, ${count(tokens)} tokens, ${count(targets)} of them learned`,
+    `${label} ${masked(shortened(sample, LONGEST_SAMPLE), stream).replace(/\n/g, "\n  ")}`,
+  ].join("\n");
 }
 
 function sampleLabel({ moment, step }) {

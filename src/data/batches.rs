@@ -76,20 +76,34 @@ impl Batch {
     }
 }
 
-/// Splits off `share` (0 to 1, exclusive) of the samples for evaluation, at least one, chosen by `seed`; the order of the
-/// rest is kept.
+/// Splits off `share` (0 to 1, exclusive) of the records for evaluation, at least one, chosen by `seed`; the order of the
+/// rest is kept. The samples of a record stay together, except when there is but one record: then it is the samples that
+/// are split.
 pub fn split(samples: Vec<Sample>, share: f64, seed: u64) -> (Vec<Sample>, Vec<Sample>) {
-    let held_out =
-        ((samples.len() as f64 * share).round() as usize).clamp(1, samples.len().saturating_sub(1));
-    let order = Random::new(seed).named("eval").permutation(samples.len());
-    let mut chosen = vec![false; samples.len()];
+    let mut groups = Vec::with_capacity(samples.len());
+    for (index, sample) in samples.iter().enumerate() {
+        let group = match groups.last() {
+            Some(&last) if samples[index - 1].place == sample.place => last,
+            Some(&last) => last + 1,
+            None => 0,
+        };
+        groups.push(group);
+    }
+    let mut count = groups.last().map_or(0, |last| last + 1);
+    if count == 1 {
+        groups = (0..samples.len()).collect();
+        count = samples.len();
+    }
+    let held_out = ((count as f64 * share).round() as usize).clamp(1, count.saturating_sub(1));
+    let order = Random::new(seed).named("eval").permutation(count);
+    let mut chosen = vec![false; count];
     order[..held_out]
         .iter()
         .for_each(|&number| chosen[number] = true);
-    let mut chosen = chosen.into_iter();
+    let mut groups = groups.into_iter();
     samples
         .into_iter()
-        .partition(|_| !chosen.next().unwrap_or(false))
+        .partition(|_| !groups.next().is_some_and(|group| chosen[group]))
 }
 
 #[cfg(test)]
@@ -131,13 +145,22 @@ mod tests {
 
     #[test]
     fn a_split_holds_out_at_least_one_and_keeps_the_rest_in_order() {
-        let sample = |id: u32| Sample {
+        let sample = |id: u32, place: &str| Sample {
             ids: vec![id, id],
             targets: vec![id, id],
-            place: String::new(),
+            place: place.to_owned(),
         };
-        let (train, eval) = split((0..10).map(sample).collect(), 0.01, 5);
+        let records = (0..10).map(|id| sample(id, &id.to_string())).collect();
+        let (train, eval) = split(records, 0.01, 5);
         assert_eq!((train.len(), eval.len()), (9, 1));
         assert!(train.windows(2).all(|pair| pair[0].ids[0] < pair[1].ids[0]));
+        // Samples of one record do not end up on both sides.
+        let records = (0..12).map(|id| sample(id, ["a", "b", "c"][id as usize / 4]));
+        let (train, eval) = split(records.collect(), 0.3, 5);
+        assert_eq!((train.len(), eval.len()), (8, 4));
+        assert!(eval.iter().all(|sample| sample.place == eval[0].place));
+        // One long text is all there is.
+        let (train, eval) = split((0..10).map(|id| sample(id, "a")).collect(), 0.2, 5);
+        assert_eq!((train.len(), eval.len()), (8, 2));
     }
 }

@@ -1,10 +1,11 @@
-//! Files into batches: documents, tokens, samples, steps.
+//! Files into batches: records, tokens, samples, steps.
 
 mod batches;
 pub mod chat;
 pub mod documents;
 mod encode;
 mod record;
+mod report;
 mod samples;
 mod tokenizer;
 
@@ -12,5 +13,6 @@ pub use batches::{Batch, Plan, split};
 pub use documents::{Document, Documents};
 pub use encode::{Encoder, Encoding, TrainOn};
 pub use record::{Content, Conversation, Encoded, Record};
-pub use samples::{Eos, Sample, samples};
+pub use report::{Bin, Piece, Report, pieces};
+pub use samples::{Cut, Eos, Sample, Samples, Truncate};
 pub use tokenizer::Tokenizer;

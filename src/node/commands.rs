@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error;
 use crate::error::Result;
-use crate::run::{self, Package};
+use crate::run::{self, DataOptions, Package};
 use crate::train::{Listener, TrainOptions};
 
 /// What a command needs besides its options.
@@ -31,13 +31,15 @@ pub struct Command {
     pub parse: fn(options: &str) -> Result<serde_json::Value>,
 }
 
-/// A row of [`COMMANDS`]: name, type of the options, and the function that takes them and [`Surroundings`].
+/// A row of [`COMMANDS`]: name, type of the options, and the function that takes them, package, listener and stop flag.
 macro_rules! command {
     ($name:literal, $options:ty, $work:expr) => {
         Command {
             name: $name,
             start: |options, around| {
-                answer::<$options, _>(options, |options| $work(options, around))
+                answer::<$options, _>(options, |options| {
+                    $work(options, around.package, around.listener, around.stop)
+                })
             },
             #[cfg(test)]
             defaults: || serde_json::json!(<$options>::default()),
@@ -48,16 +50,10 @@ macro_rules! command {
 }
 
 /// Every command. A new one is a row here, its options in `options.rs`, and its words in `bin/cli/commands.js`.
-pub static COMMANDS: &[Command] = &[command!(
-    "train",
-    TrainOptions,
-    |options, around: &Surroundings| run::train(
-        options,
-        around.package,
-        around.listener,
-        around.stop
-    )
-)];
+pub static COMMANDS: &[Command] = &[
+    command!("train", TrainOptions, run::train),
+    command!("data", DataOptions, run::data),
+];
 
 /// The command `name`, or an error when the JavaScript side asks for one that is not there.
 #[cfg_attr(test, allow(dead_code, reason = "called by the addon alone"))]

@@ -35,6 +35,7 @@ pub struct OptionSpec {
 pub enum Kind {
     Flag,
     Path,
+    Text,
     /// Names separated by commas; an array in JavaScript.
     List,
     /// A whole number of at least `min`.
@@ -76,6 +77,8 @@ pub enum Surface {
     Everywhere,
     /// About what the terminal shows; JavaScript has the events instead.
     CommandLine,
+    /// The argument of the command on the command line, which needs no flag.
+    JavaScript,
 }
 
 impl OptionSpec {
@@ -112,6 +115,11 @@ impl OptionSpec {
 
     pub(super) const fn command_line(mut self) -> Self {
         self.surface = Surface::CommandLine;
+        self
+    }
+
+    pub(super) const fn java_script(mut self) -> Self {
+        self.surface = Surface::JavaScript;
         self
     }
 

@@ -1,7 +1,7 @@
 //! The one table of options: name, type, default, text. Change an option here and run `npm run generate`.
 
 use super::option::Kind::{
-    Choice, Flag, Integer, Interval, Layers, List, Number, Path, Pattern, Steps,
+    Choice, Flag, Integer, Interval, Layers, List, Number, Path, Pattern, Steps, Text,
 };
 use super::option::{Kind, OptionSpec};
 
@@ -46,18 +46,56 @@ const fn option(name: &'static str, kind: Kind, value: &'static str) -> OptionSp
 static OPTIONS: &[OptionSpec] = &[
     option("model", Path, "PATH")
         .group(MODEL_AND_DATA)
+        .commands(&["train", "data"])
         .default("tiny-transformer")
         .doc("The base model: a Hugging Face directory, a .gguf file, or the name of a built-in model. It is read, never changed."),
     option("data", Path, "PATH")
         .group(MODEL_AND_DATA)
         .default("the sample corpus, only with the built-in model")
-        .doc("Training text: a .txt file (one document) or a .jsonl file whose lines hold {\"text\": ...}."),
+        .doc("Training data, a file or a folder of files: text; JSONL or a JSON array of {\"text\"}, {\"prompt\", \"completion\"}, {\"messages\"}, {\"instruction\", \"output\"} or {\"conversations\"}; CSV or TSV with such columns."),
+    option("data", Path, "PATH")
+        .group(MODEL_AND_DATA)
+        .required()
+        .java_script()
+        .commands(&["data"])
+        .doc("The training data, as for `train`."),
+    option("show", at_least(0), "N")
+        .group(OUTPUT)
+        .commands(&["data"])
+        .default("3")
+        .doc("How many samples to show as they are trained."),
     option("seq-len", at_least(2), "N")
         .group(MODEL_AND_DATA)
+        .commands(&["train", "data"])
         .default("512, or the model's if shorter")
-        .doc("Most tokens in one sample, BOS and EOS included. Longer documents are cut into samples of this length and all of them are trained."),
+        .doc("Most tokens in one sample, BOS and EOS included. What becomes of longer ones is up to --truncate."),
+    option("truncate", choice(&["end", "start", "split", "drop"]), "")
+        .group(MODEL_AND_DATA)
+        .commands(&["train", "data"])
+        .default("split for texts, end for the rest")
+        .doc("What becomes of a record that is longer than --seq-len: its end or its start is cut off, it is split into several samples, or it is left out."),
+    option("strict", Flag, "")
+        .group(MODEL_AND_DATA)
+        .commands(&["train", "data"])
+        .doc("Refuse data with records that would be left out, such as empty ones and those with nothing to learn."),
+    option("chat-template", Text, "NAME|FILE|TEXT")
+        .group(MODEL_AND_DATA)
+        .commands(&["train", "data"])
+        .default("the model's own, else chatml or plain")
+        .doc("How conversations become text: chatml, llama3, gemma, phi3, mistral, qwen3 or plain, a file with a Jinja template, or the template itself."),
+    option("train-on", choice(&["all", "completions", "assistant"]), "")
+        .group(MODEL_AND_DATA)
+        .commands(&["train", "data"])
+        .default("assistant for conversations, completions for prompts with completions, all for texts")
+        .doc("Which tokens are learned: all, completions (the last answer of a conversation), or every turn of the assistant."),
+    option("mask-role-header", choice(&["on", "off"]), "")
+        .group(MODEL_AND_DATA)
+        .commands(&["train", "data"])
+        .default("on")
+        .doc("Whether the words that open a turn of the assistant are left out of what is learned."),
     option("eos", choice(&["auto", "never"]), "")
         .group(MODEL_AND_DATA)
+        .commands(&["train", "data"])
         .default("auto")
         .doc("Whether a document ends with its end token, trained once (auto), or without one (never)."),
     option("no-shuffle", Flag, "")
@@ -198,7 +236,7 @@ static OPTIONS: &[OptionSpec] = &[
     option("json", Flag, "")
         .command_line()
         .group(OUTPUT)
-        .commands(&["train", "info", "models", "inspect"])
+        .commands(&["train", "data", "info", "models", "inspect"])
         .doc("Print JSON on standard output and nothing else there; of a training run every event, one a line."),
     option("quiet", Flag, "")
         .command_line()
@@ -224,7 +262,7 @@ mod tests {
     fn of(command: &str) -> impl Iterator<Item = &'static OptionSpec> {
         let all = option_table().iter();
         let of_command = all.filter(move |spec| spec.commands.contains(&command));
-        of_command.filter(|spec| spec.surface == Surface::Everywhere)
+        of_command.filter(|spec| spec.surface != Surface::CommandLine)
     }
 
     #[test]
@@ -244,7 +282,7 @@ mod tests {
     fn example(kind: &Kind) -> Value {
         match kind {
             Flag => true.into(),
-            Path => "path".into(),
+            Path | Text => "path".into(),
             List => serde_json::json!(["q_proj"]),
             Choice { choices, .. } => choices[0].into(),
             Integer { min, .. } => (*min).into(),

@@ -88,7 +88,7 @@ impl Listener for Log<'_> {
         let mut written = self.written();
         match event {
             Event::Start { .. } => written.before_start = Vec::new(),
-            Event::Warning { .. } if written.files.is_empty() => {
+            Event::Warning { .. } | Event::Data { .. } if written.files.is_empty() => {
                 written.before_start.extend(&line);
             }
             _ => (),

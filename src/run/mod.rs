@@ -1,6 +1,7 @@
 //! What the SDK and the command line call: options in, work done, results out.
 
 mod base;
+mod data;
 mod describe;
 mod identity;
 mod log;
@@ -16,5 +17,6 @@ mod train;
 mod workspace;
 
 pub use base::Package;
+pub use data::{DataOptions, DataReport, data};
 pub use describe::{devices, info, inspect, models};
 pub use train::train;

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 
 use crate::backend;
-use crate::data::Sample;
+use crate::data::pieces;
 use crate::error;
 use crate::error::Result;
 use crate::export::{self, BaseModel, Export, Output};
@@ -21,7 +21,7 @@ use crate::run::identity::{compare, identity};
 use crate::run::log::Log;
 use crate::run::places;
 use crate::run::resume::restore;
-use crate::run::samples;
+use crate::run::samples::{self, Corpus};
 use crate::run::sampling::tell_sample;
 use crate::run::saver::{Policy, Saver};
 use crate::run::settings::{settings, warmup};
@@ -31,9 +31,6 @@ use crate::train::{
     BUILT_IN, Event, LayerList, Listener, OptimizerName, Outcome, Progress, SampleMoment, Settings,
     Shape, Status, TargetList, TrainOptions, Trainer, Warmup,
 };
-
-/// Tokens per sample, when the model's context is not shorter.
-const SEQ_LEN: usize = 512;
 
 /// What a user of llama.cpp should know before a DoRA run, not after it.
 const NO_GGUF: &str = "llama.cpp has no DoRA, so no .gguf adapter will be written; for llama.cpp, merge the adapter into its base model afterwards";
@@ -47,8 +44,7 @@ pub struct Session<'a> {
     adapter_base: adapter::Base,
     model: Decoder,
     adapter: Arc<Adapter>,
-    samples: Vec<Sample>,
-    eval: Vec<Sample>,
+    corpus: Corpus,
     settings: Settings,
 }
 
@@ -64,18 +60,21 @@ impl<'a> Session<'a> {
         let base = Base::open(&package.model_path(&options.model))?;
         go_on(stop)?;
         base.begin_hashing();
-        let seq_len = options.seq_len.unwrap_or(SEQ_LEN.min(base.spec.context));
-        let (samples, eval) = samples::read(options, &data, &base, seq_len, log)?;
+        let corpus = samples::read(options, &data, &base, log, stop)?;
+        log.event(&Event::Data {
+            report: corpus.report.clone(),
+            sample: pieces(&corpus.samples[0], &base.tokenizer)?,
+        });
         go_on(stop)?;
         let adapter_base = models::adapter_base(&base.checkpoint)?;
         let adapter = new_adapter(options, &adapter_base)?;
         let loader = Loader::new(base.checkpoint.source(), Some(adapter.clone()));
         let model = Decoder::load(base.checkpoint.config(), &loader)?;
         go_on(stop)?;
-        let settings = settings(options, samples.len())?;
+        let settings = settings(options, corpus.samples.len())?;
         let used = TrainOptions {
             data: Some(data.display().to_string()),
-            seq_len: Some(seq_len),
+            seq_len: Some(samples::seq_len(options, &base)),
             warmup: Some(Warmup::Steps(settings.schedule.warmup)),
             rank: Some(adapter.config().rank),
             alpha: Some(adapter.config().alpha),
@@ -105,8 +104,7 @@ impl<'a> Session<'a> {
             adapter_base,
             model,
             adapter,
-            samples,
-            eval,
+            corpus,
             settings,
         })
     }
@@ -118,7 +116,7 @@ impl<'a> Session<'a> {
             warmup: Some(warmup(self.options)),
             ..self.used.clone()
         };
-        let samples = (self.samples.as_slice(), self.eval.as_slice());
+        let samples = (self.corpus.samples.as_slice(), self.corpus.eval.as_slice());
         let base = self.base.sha256()?;
         let parameters = self.adapter.parameter_count();
         Ok(identity(&used, samples, &base, parameters))
@@ -186,7 +184,7 @@ impl<'a> Session<'a> {
         let trained = self.adapter.parameter_count();
         let spec = &self.base.spec;
         let tokens =
-            samples::longest(&self.samples) * self.options.batch_size.min(self.samples.len());
+            self.corpus.report.longest * self.options.batch_size.min(self.corpus.samples.len());
         let base: usize = self
             .base
             .checkpoint
@@ -230,7 +228,7 @@ impl<'a> Session<'a> {
             tell_sample(
                 &self.model,
                 &self.base.tokenizer,
-                &self.samples,
+                &self.corpus.samples,
                 at,
                 log,
                 stop,
@@ -240,8 +238,8 @@ impl<'a> Session<'a> {
         let trainer = Trainer {
             model: &self.model,
             adapter: &self.adapter,
-            samples: &self.samples,
-            eval: &self.eval,
+            samples: &self.corpus.samples,
+            eval: &self.corpus.eval,
             settings: self.settings,
             listener: log,
             stop,
@@ -254,7 +252,7 @@ impl<'a> Session<'a> {
         if first == 0 && shows {
             tell(0, SampleMoment::Before)?;
         }
-        if first == 0 && !self.eval.is_empty() {
+        if first == 0 && !self.corpus.eval.is_empty() {
             trainer.evaluate(0)?;
         }
         let outcome = trainer.run(progress)?;

@@ -2,6 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::data::{Piece, Report};
+
 /// Gets every event, in order, from the thread that trains.
 pub trait Listener: Send + Sync {
     fn event(&self, event: &Event);
@@ -15,6 +17,12 @@ pub trait Listener: Send + Sync {
     rename_all_fields = "camelCase"
 )]
 pub enum Event {
+    /// What the training data came to, and how its first sample is trained.
+    Data {
+        #[serde(flatten)]
+        report: Report,
+        sample: Vec<Piece>,
+    },
     Start {
         task: &'static str,
         model: String,

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::bail;
+use crate::data::chat::RoleHeader;
+use crate::data::{TrainOn, Truncate};
 use crate::error::Result;
 use crate::train::{Interval, Shape};
 
@@ -15,6 +17,11 @@ pub struct TrainOptions {
     pub data: Option<String>,
     pub output: String,
     pub seq_len: Option<usize>,
+    pub truncate: Option<Truncate>,
+    pub strict: bool,
+    pub chat_template: Option<String>,
+    pub train_on: Option<TrainOn>,
+    pub mask_role_header: OnOff,
     pub eos: EosOption,
     pub no_shuffle: bool,
     pub seed: u64,
@@ -67,6 +74,11 @@ impl Default for TrainOptions {
             data: None,
             output: String::new(),
             seq_len: None,
+            truncate: None,
+            strict: false,
+            chat_template: None,
+            train_on: None,
+            mask_role_header: OnOff::On,
             eos: EosOption::Auto,
             no_shuffle: false,
             seed: 0,
@@ -105,6 +117,13 @@ impl Default for TrainOptions {
             resume: None,
         }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnOff {
+    On,
+    Off,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,6 +217,13 @@ impl Warmup {
 }
 
 impl TrainOptions {
+    pub fn role_header(&self) -> RoleHeader {
+        match self.mask_role_header {
+            OnOff::On => RoleHeader::Masked,
+            OnOff::Off => RoleHeader::Learned,
+        }
+    }
+
     /// Refuses values no run can have.
     pub fn check(&self) -> Result<()> {
         let positive = [

@@ -2,16 +2,16 @@
 
 mod batches;
 pub mod chat;
-pub mod documents;
 mod encode;
+pub mod reading;
 mod record;
 mod report;
 mod samples;
 mod tokenizer;
 
 pub use batches::{Batch, Plan, split};
-pub use documents::{Document, Documents};
 pub use encode::{Encoder, Encoding, TrainOn};
+pub use reading::{Records, Skipped};
 pub use record::{Content, Conversation, Encoded, Record};
 pub use report::{Bin, Piece, Report, pieces};
 pub use samples::{Cut, Eos, Sample, Samples, Truncate};

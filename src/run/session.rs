@@ -11,7 +11,7 @@ use crate::data::pieces;
 use crate::error;
 use crate::error::Result;
 use crate::export::{self, BaseModel, Export, Output};
-use crate::format::{adapter, digest};
+use crate::format::adapter;
 use crate::lora::{Adapter, ranges};
 use crate::models::{self, Decoder};
 use crate::nn::Loader;
@@ -331,9 +331,7 @@ impl<'a> Session<'a> {
             },
             tokenizer: &export::Tokenizer {
                 sha256: Some(tokenizer.sha256().to_owned()),
-                chat_template_sha256: tokenizer
-                    .chat_template()
-                    .map(|text| digest::bytes(text.as_bytes())),
+                chat_template_sha256: self.corpus.chat_template_sha256.clone(),
             },
             training: json!(self.used),
             result,

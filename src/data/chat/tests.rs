@@ -58,7 +58,10 @@ fn values_are_printed_as_python_prints_them() {
             "{% if true %}\n  {% if tools is none %}{% endif %}\n x\n{% endif %}\n",
             " x\n",
         ),
-        ("{{ [1, 2, 3][::-1] }}{{ '%s!' | format('a') }}", "[3, 2, 1]a!"),
+        (
+            "{{ [1, 2, 3][::-1] }}{{ '%s!' | format('a') }}",
+            "[3, 2, 1]a!",
+        ),
         (
             "{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}",
             "01",

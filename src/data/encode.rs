@@ -117,7 +117,8 @@ impl<'a> Encoder<'a> {
 
     fn chat(&self, conversation: &Conversation, place: &str) -> Result<Encoded> {
         if conversation.messages.is_empty() {
-            return Err(error!(BadData, "{place}: a conversation without messages"));
+            return Err(error!(BadData, "{place}: a conversation without messages")
+                .hint("leave out the record"));
         }
         let open = || Chat::open(self.tokenizer, self.encoding.chat_template);
         let chat = self.chat.get_or_init(open).as_ref().map_err(Clone::clone)?;

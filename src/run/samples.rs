@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use crate::data::reading::{self, list};
 use crate::data::{self, Cut, Encoder, Encoding, Eos, Report, Sample, Samples};
 use crate::error;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::run::Package;
 use crate::run::base::Base;
 use crate::run::start::go_on;
@@ -82,6 +82,14 @@ pub fn read(
         Ok((made.samples, report))
     };
     let (samples, report) = read(data)?;
+    if options.chat_template.is_some() && encoder.used_chat().is_none() {
+        return Err(error!(
+            Usage,
+            "--chat-template is for conversations, and {} has none",
+            data.display()
+        )
+        .hint("leave it out"));
+    }
     if let Some(notice) = encoder.used_chat().and_then(|chat| chat.notice()) {
         warn("CHAT_TEMPLATE", notice.to_owned());
     }
@@ -127,7 +135,9 @@ fn read_one(
         go_on(stop)?;
         match encoder.encode(record) {
             Ok(encoded) => cut.add(record, &encoded, &mut made),
-            Err(error) => refused.push(error),
+            Err(error) if error.code == Code::BadData => refused.push(error),
+            // A template that cannot be used at all is said once.
+            Err(error) => return Err(error),
         }
         if refused.len() == 3 {
             break;

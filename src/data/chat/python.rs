@@ -5,10 +5,17 @@ use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use serde_json::Value as Json;
 
+/// Widest indent of `tojson`: its result is paid for only once it exists.
+const WIDEST: usize = 64;
+
 /// `json.dumps(value, ensure_ascii=False)` as transformers gives it to templates: no HTML escapes, `", "` and `": "`.
 pub fn tojson(value: &Value, args: Kwargs) -> Result<String, Error> {
     let ascii = args.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
     let indent: Option<usize> = args.get("indent")?;
+    if indent.is_some_and(|indent| indent > WIDEST) {
+        let message = format!("an indent of more than {WIDEST} spaces");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
     let separators: Option<Vec<String>> = args.get("separators")?;
     let sorted = args.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
     args.assert_all_used()?;

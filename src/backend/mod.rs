@@ -3,6 +3,7 @@
 mod bytes;
 mod clock;
 pub mod cpu;
+pub mod disk;
 pub mod memory;
 
 pub use bytes::Bytes;

@@ -110,6 +110,12 @@ impl Output {
         files.into_iter().flatten().collect()
     }
 
+    /// Whether another form of output would have one of these files: `d/` and `d/adapter_model.safetensors` do.
+    pub fn shares_directory(&self) -> bool {
+        let whole = Output::Directory(self.directory()).files();
+        self.files().iter().any(|file| whole.contains(file))
+    }
+
     /// The files that are there already.
     pub fn existing(&self) -> Vec<PathBuf> {
         let mut files = self.files();
@@ -150,6 +156,15 @@ mod tests {
         assert!(output.existing().is_empty());
         std::fs::write(output.gguf(), "x").unwrap();
         assert_eq!(output.existing(), [output.gguf()]);
+    }
+
+    #[test]
+    fn a_directory_and_a_file_of_its_name_share_their_files() {
+        let shares = |text: &str| Output::parse(Path::new(text)).unwrap().shares_directory();
+        assert!(shares("d/") && shares("d/adapter_model.safetensors"));
+        // It would have d/adapter.gguf.
+        assert!(shares("d/adapter.safetensors"));
+        assert!(!shares("d/notes.safetensors") && !shares("notes.safetensors"));
     }
 
     #[test]

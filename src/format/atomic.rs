@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error;
 use crate::error::{Error, Result};
+use crate::format::leftovers::claim;
 
 /// Writes the file at `path` through `fill`. A file that is there already stays until the new one is complete.
 ///
@@ -19,9 +20,10 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut Output) -> Result<()>) -> Resul
             .write(true)
             .create_new(true)
             .open(&temporary)?;
-        Ok((temporary, file))
+        let claimed = claim(&temporary)?;
+        Ok(claimed.map(|lock| (temporary, file, lock)))
     });
-    let (temporary, file) = opened.map_err(|cause| Error::file("write", path, &cause))?;
+    let (temporary, file, _lock) = opened.map_err(|cause| Error::file("write", path, &cause))?;
     let mut guard = RemoveOnDrop(Some(&temporary));
     let mut output = Output {
         writer: BufWriter::with_capacity(1 << 20, file),
@@ -49,14 +51,18 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
 /// What `make` makes of the first temporary name that is free.
 ///
 /// The name is short and of its own, so that a long name or a second writer cannot get in the way. One that is taken was
-/// left by a killed process that had the same id.
-pub(super) fn temporary_name<T>(mut make: impl FnMut(&str) -> io::Result<T>) -> io::Result<T> {
+/// left by a killed process that had the same id, and one that `make` answers with none is just removed by somebody else.
+pub(super) fn temporary_name<T>(
+    mut make: impl FnMut(&str) -> io::Result<Option<T>>,
+) -> io::Result<T> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         match make(&format!(".amv-{}-{count}.tmp", process::id())) {
+            Ok(Some(made)) => return Ok(made),
+            Ok(None) => (),
             Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => (),
-            made => return made,
+            Err(cause) => return Err(cause),
         }
     }
 }

@@ -1,16 +1,21 @@
 //! A set of files that is complete before any of it takes its place.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::atomic::temporary_name;
 use crate::error;
 use crate::error::{Error, Result};
+use crate::format::fault;
+use crate::format::leftovers::claim;
 
-/// A directory beside the final places, on the same file system. It disappears with this value unless files are left in it.
+/// A directory beside the final places, on the same file system. It disappears with this value.
 pub struct Staging {
     directory: PathBuf,
     keep: bool,
+    /// Tells others that it is in use.
+    _lock: File,
 }
 
 impl Staging {
@@ -18,12 +23,14 @@ impl Staging {
     pub fn inside(directory: &Path) -> Result<Staging> {
         let made = temporary_name(|name| {
             let staging = directory.join(name);
-            fs::create_dir(&staging).map(|()| staging)
+            fs::create_dir(&staging)?;
+            Ok(claim(&staging)?.map(|lock| (staging, lock)))
         });
-        let staging = made.map_err(|cause| Error::file("write in", directory, &cause))?;
+        let (staging, lock) = made.map_err(|cause| Error::file("write in", directory, &cause))?;
         Ok(Staging {
             directory: staging,
             keep: false,
+            _lock: lock,
         })
     }
 
@@ -66,30 +73,63 @@ impl Staging {
 
     /// Moves the files for all `places` there, one after the other, replacing what is there.
     ///
-    /// Each rename is atomic, the whole is not: a reader may see the first files new and the last ones old. Callers put
-    /// the file that describes the others last. When a rename fails, the finished files that have not moved stay in the
-    /// staging directory, and the error says where: nothing that was computed is lost.
-    pub fn publish(mut self, places: &[PathBuf]) -> Result<()> {
+    /// When one cannot be moved, those that were are taken back: the older set is as it was. Each move is atomic where the
+    /// file system can rename onto a file, the whole is not: a process that is killed between two moves leaves the first
+    /// files new and the last ones old. Callers put the file that describes the others last.
+    pub fn publish(self, places: &[PathBuf]) -> Result<()> {
         Self::refuse_directories(places)?;
-        for place in places {
-            if let Err(cause) = fs::rename(self.path(place), place) {
-                self.keep = true;
+        let older = self.directory.join("older");
+        fs::create_dir(&older).map_err(|cause| Error::file("make", &older, &cause))?;
+        fault::point("before the files of a set take their places");
+        for (index, place) in places.iter().enumerate() {
+            if let Err(cause) = replace(&self.path(place), place, &kept(&older, place)) {
+                for place in places[..index].iter().rev() {
+                    take_back(place, &kept(&older, place));
+                }
                 return Err(error!(
                     Io,
                     "cannot move the finished file to {}: {cause}",
                     place.display()
                 )
-                .hint(format!(
-                    "the finished files are in {}; move them by hand",
-                    self.directory.display()
-                )));
+                .hint("nothing was changed; choose another output"));
             }
+            fault::point("between two files of a set");
         }
         match places.first() {
             Some(place) => super::atomic::sync_directory(place),
             None => Ok(()),
         }
     }
+}
+
+fn kept(older: &Path, place: &Path) -> PathBuf {
+    older.join(place.file_name().unwrap_or_default())
+}
+
+/// Moves `new` to `place`; what was there stays as `old`. After an error `place` is as it was.
+fn replace(new: &Path, place: &Path, old: &Path) -> io::Result<()> {
+    // With a second name the older file is never absent; not every file system has those.
+    let had = fs::hard_link(place, old).or_else(|_| fs::rename(place, old));
+    let moved = fs::rename(new, place);
+    if moved.is_ok() || had.is_err() {
+        return moved;
+    }
+    // Some shared storage cannot rename onto a file that is there.
+    let _ = fs::remove_file(place);
+    let moved = fs::rename(new, place);
+    if moved.is_err() {
+        take_back(place, old);
+    }
+    moved
+}
+
+/// Puts `old`, or nothing where nothing was, back to `place`.
+fn take_back(place: &Path, old: &Path) {
+    // Nothing more can be done about a failure, and the error that brought us here matters more.
+    let _ = match fs::symlink_metadata(old) {
+        Ok(_) => fs::rename(old, place),
+        Err(_) => fs::remove_file(place),
+    };
 }
 
 impl Drop for Staging {
@@ -157,18 +197,33 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_move_names_where_the_finished_files_are() {
+    fn a_failed_move_takes_the_others_back() {
         let folder = tempfile::tempdir().unwrap();
-        let places = ["a", "gone/b"].map(|name| folder.path().join(name));
+        let places = ["a", "b", "gone/c"].map(|name| folder.path().join(name));
+        fs::write(&places[0], "old").unwrap();
         let staging = Staging::inside(folder.path()).unwrap();
         for place in &places {
             fs::write(staging.path(place), "new").unwrap();
         }
-        let kept = staging.path(&places[1]);
         let error = staging.publish(&places).unwrap_err();
-        let hint = error.hint.unwrap();
-        assert!(hint.contains(&*kept.parent().unwrap().to_string_lossy()));
-        assert_eq!(fs::read(kept).unwrap(), b"new");
+        assert!(error.message.contains("gone/c"), "{error}");
+        assert_eq!(fs::read(&places[0]).unwrap(), b"old");
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn where_nothing_can_be_renamed_onto_a_file_it_is_moved_away_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        // Onto a directory no file can be renamed, and it has no second name either.
+        fs::create_dir(place("place")).unwrap();
+        fs::write(place("new"), "new").unwrap();
+        replace(&place("new"), &place("place"), &place("old")).unwrap();
+        assert_eq!(names(folder.path()), ["old", "place"]);
+        assert_eq!(fs::read(place("place")).unwrap(), b"new");
+        // When the new file cannot be moved at all, the older one comes back.
+        replace(&place("absent"), &place("place"), &place("older")).unwrap_err();
+        assert_eq!(fs::read(place("place")).unwrap(), b"new");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod identity;
 mod log;
 mod places;
 mod resume;
+mod room;
 mod samples;
 mod sampling;
 mod saver;

@@ -21,6 +21,7 @@ use crate::run::identity::{compare, identity};
 use crate::run::log::Log;
 use crate::run::places;
 use crate::run::resume::restore;
+use crate::run::room::Room;
 use crate::run::samples::{self, Corpus};
 use crate::run::sampling::tell_sample;
 use crate::run::saver::{Policy, Saver};
@@ -150,6 +151,26 @@ impl<'a> Session<'a> {
         Ok(saved.progress.clone())
     }
 
+    /// What it writes: f32 values, and their moments in checkpoints.
+    pub fn room(&self) -> Room {
+        let parameters = 4 * self.adapter.parameter_count() as u64;
+        let best = u64::from(self.options.save_best);
+        Room {
+            checkpoint: parameters * (1 + self.moments() as u64),
+            checkpoints: self.options.keep as u64 + best + 1,
+            // For PEFT and for llama.cpp.
+            adapter: 2 * parameters,
+        }
+    }
+
+    /// Values that the optimizer remembers of each that is trained.
+    fn moments(&self) -> usize {
+        match self.options.optimizer {
+            OptimizerName::Adamw => 2,
+            OptimizerName::Sgd => 0,
+        }
+    }
+
     /// What saves the checkpoints of this run, which goes on from the step `saved`.
     pub fn saver<'s>(
         &'s self,
@@ -193,10 +214,6 @@ impl<'a> Session<'a> {
             .iter()
             .filter_map(|tensor| tensor.bytes())
             .sum();
-        let moments = match self.options.optimizer {
-            OptimizerName::Adamw => 2,
-            OptimizerName::Sgd => 0,
-        };
         Event::Start {
             task: "llm",
             model: self.options.model.clone(),
@@ -209,7 +226,7 @@ impl<'a> Session<'a> {
                 "baseMapped": base,
                 "adapter": trained * 4,
                 "gradients": trained * 4,
-                "optimizer": trained * 4 * moments,
+                "optimizer": trained * 4 * self.moments(),
                 "checkpoints": tokens * spec.width * spec.layers.len() * 4,
             }),
         }

@@ -43,10 +43,12 @@ pub fn train(
         let run = Session::prepare(options, package, &log, stop)?;
         run.check_places(&output, package)?;
         export::try_output(&output)?;
-        let workspace = Workspace::open(&output)?;
+        let workspace = Workspace::open(&output, &log)?;
         // A run that had the lock until now may have left its own.
         resume.check(&output, options)?;
         let checkpoints = Workspace::checkpoints(&output);
+        run.room()
+            .check(&output.directory(), checkpoints.directory())?;
         let found = resume.find(&output, &log)?;
         let mut progress = match &found {
             Some(checkpoint) => run.resume(checkpoint, &log)?,

@@ -132,6 +132,11 @@ export interface TrainOptions extends RunListeners {
   noShuffle?: boolean;
 
   /**
+   * Fill rows of up to --seq-len tokens with several samples, each of which sees only itself; --batch-size then counts rows. Steps of short texts become as long as others; no token is ever padding, packed or not.
+   */
+  packing?: boolean;
+
+  /**
    * Seed of the shuffle, of dropout and of the first adapter values. The same seed on the same machine gives the same adapter.
    *
    * Default: 0.
@@ -153,7 +158,7 @@ export interface TrainOptions extends RunListeners {
   maxSteps?: number;
 
   /**
-   * Samples computed together.
+   * Samples computed together. Shuffled samples are dealt so that batches have about as many tokens each.
    *
    * Default: 1.
    */

@@ -258,10 +258,10 @@ fn ten_steps_of_sft_trainer_have_our_losses() {
                 eval: &[],
                 settings: Settings {
                     plan: Plan {
-                        samples: samples.len(),
                         batch_size: 2,
                         grad_accum: 2,
                         shuffle_seed: None,
+                        packing: None,
                     },
                     schedule: Schedule {
                         lr: 2e-2,

@@ -163,10 +163,10 @@ fn train(path: &Path, targets: &str) -> Vec<(f64, f64)> {
         eval: &[],
         settings: Settings {
             plan: Plan {
-                samples: 1,
                 batch_size: 1,
                 grad_accum: 1,
                 shuffle_seed: None,
+                packing: None,
             },
             schedule: Schedule {
                 lr: 1e-3,

@@ -159,10 +159,10 @@ fn smollm2_trains_as_peft_does() {
         eval: &[],
         settings: Settings {
             plan: Plan {
-                samples: samples.len(),
                 batch_size: 1,
                 grad_accum: 1,
                 shuffle_seed: None,
+                packing: None,
             },
             schedule: Schedule {
                 lr: 3e-3,

@@ -76,14 +76,14 @@ fn setup(model: &Path, init: Option<&Path>, dropout: f32) -> Setup {
     }
 }
 
-fn settings(samples: usize, micro: (usize, usize), total: usize) -> Settings {
+fn settings(micro: (usize, usize), total: usize) -> Settings {
     let (batch_size, grad_accum) = micro;
     Settings {
         plan: Plan {
-            samples,
             batch_size,
             grad_accum,
             shuffle_seed: None,
+            packing: None,
         },
         schedule: Schedule {
             lr: 1e-2,
@@ -163,7 +163,7 @@ fn check_optimizer(name: &str, make: impl Fn(f64) -> Optimizer, micro: (usize, u
             },
             optimizer: make(number("weight_decay")),
             max_grad_norm: number("max_grad_norm"),
-            ..settings(samples.len(), micro, 0)
+            ..settings(micro, 0)
         };
         let (_, steps) = run(&setup, &samples, settings);
         for (i, (loss, lr, norm)) in steps.iter().enumerate() {
@@ -219,7 +219,7 @@ fn a_batch_of_two_equals_two_accumulated_batches_of_one() {
     ]);
     let losses = |micro, dropout| {
         let setup = setup(&fixtures("models/llama_gqa_tied"), None, dropout);
-        let (_, steps) = run(&setup, &samples, settings(2, micro, 4));
+        let (_, steps) = run(&setup, &samples, settings(micro, 4));
         (steps, setup.adapter.pairs().unwrap())
     };
     for dropout in [0.0, 0.3] {
@@ -242,6 +242,34 @@ fn a_batch_of_two_equals_two_accumulated_batches_of_one() {
 }
 
 #[test]
+fn packed_rows_give_the_losses_of_their_samples_alone() {
+    let text = |length: u32, seed: u32| (0..length).map(|i| (i * 7 + seed) % 70).collect();
+    let all: [Vec<u32>; 4] = [text(10, 3), text(60, 5), text(20, 11), text(12, 1)];
+    // Rows of 72 tokens: the second and the last sample, then the others.
+    let in_rows = [1, 3, 0, 2].map(|number: usize| all[number].clone());
+    let train = |ids: &[Vec<u32>], micro, packing| {
+        let setup = setup(&fixtures("models/llama_gqa_tied"), None, 0.0);
+        let mut settings = settings(micro, 4);
+        settings.plan.packing = packing;
+        let (_, steps) = run(&setup, &samples(ids), settings);
+        (steps, setup.adapter.pairs().unwrap())
+    };
+    let packed = train(&all, (1, 1), Some(72));
+    let together = train(&in_rows, (2, 1), None);
+    assert_eq!(packed, together);
+    let alone = train(&in_rows, (1, 2), None);
+    for (packed, alone) in packed.0.iter().zip(&alone.0) {
+        let (difference, size) = (packed.0 - alone.0, alone.0);
+        assert!(
+            difference.abs() < 1e-6 * size,
+            "loss {} and {size}",
+            packed.0
+        );
+        assert!((packed.2 / alone.2 - 1.0).abs() < 1e-5);
+    }
+}
+
+#[test]
 fn every_family_overfits_four_examples() {
     let text =
         |seed: u32| -> Vec<u32> { (0..12).map(|i| (seed * 17 + i * i * 5 + 3) % 71).collect() };
@@ -255,7 +283,7 @@ fn every_family_overfits_four_examples() {
         "phi3",
     ] {
         let setup = setup(&fixtures("models").join(case), None, 0.0);
-        let (outcome, steps) = run(&setup, &samples, settings(4, (4, 1), 150));
+        let (outcome, steps) = run(&setup, &samples, settings((4, 1), 150));
         let (first, last) = (steps[0].0, outcome.final_loss);
         assert!(
             last < 0.5 * first && last < 2.0,
@@ -278,7 +306,7 @@ fn three_steps_that_are_not_finite_end_the_run_and_leave_the_adapter_alone() {
         // A weight decay that overflows f32 at the first update makes every later step infinite.
         settings: Settings {
             optimizer: Optimizer::adamw(1e40),
-            ..settings(1, (1, 1), 20)
+            ..settings((1, 1), 20)
         },
         listener: &heard,
         stop: &AtomicBool::new(false),
@@ -334,7 +362,7 @@ fn a_short_run_that_skips_every_step_is_an_error() {
             eval: &[],
             settings: Settings {
                 optimizer: Optimizer::adamw(1e40),
-                ..settings(1, (1, 1), total)
+                ..settings((1, 1), total)
             },
             listener: &Heard::default(),
             stop: &AtomicBool::new(false),
@@ -365,7 +393,7 @@ fn stop_ends_the_run_after_its_step() {
         adapter: &setup.adapter,
         samples: &samples,
         eval: &[],
-        settings: settings(1, (1, 1), 20),
+        settings: settings((1, 1), 20),
         listener: &StopAt(&stop),
         stop: &stop,
         sample: &|_| Ok(()),

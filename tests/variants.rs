@@ -204,10 +204,10 @@ fn check(variant: &str, model: &Path) {
         eval: &[],
         settings: Settings {
             plan: Plan {
-                samples: samples.len(),
                 batch_size: 2,
                 grad_accum: 1,
                 shuffle_seed: None,
+                packing: None,
             },
             schedule: Schedule {
                 lr: run["lr"].as_f64().unwrap(),

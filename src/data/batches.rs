@@ -1,43 +1,8 @@
-//! Which samples an optimizer step sees: shuffled each epoch, in micro-batches laid out without padding.
+//! Samples into micro-batches of real tokens, and some of them held out.
 
 use crate::data::Sample;
 use crate::error::Result;
 use crate::tensor::{Random, Rows, Tensor};
-
-/// How samples are dealt out.
-#[derive(Debug, Clone, Copy)]
-pub struct Plan {
-    pub samples: usize,
-    pub batch_size: usize,
-    /// Micro-batches of a step.
-    pub grad_accum: usize,
-    /// `None` keeps the order of the file.
-    pub shuffle_seed: Option<u64>,
-}
-
-impl Plan {
-    pub fn steps_per_epoch(&self) -> usize {
-        self.samples.div_ceil(self.batch_size * self.grad_accum)
-    }
-
-    /// The micro-batches of step `step` (from 0), as sample numbers. The last step of an epoch has what is left.
-    pub fn step(&self, step: usize) -> Vec<Vec<usize>> {
-        let (epoch, within) = (step / self.steps_per_epoch(), step % self.steps_per_epoch());
-        let order = match self.shuffle_seed {
-            Some(seed) => Random::new(seed)
-                .named("order")
-                .fork(epoch as u64)
-                .permutation(self.samples),
-            None => (0..self.samples).collect(),
-        };
-        let per_step = self.batch_size * self.grad_accum;
-        let of_step = &order[within * per_step..order.len().min((within + 1) * per_step)];
-        of_step
-            .chunks(self.batch_size)
-            .map(<[usize]>::to_vec)
-            .collect()
-    }
-}
 
 /// Samples laid one after another on the time axis.
 pub struct Batch {
@@ -109,39 +74,6 @@ pub fn split(samples: Vec<Sample>, share: f64, seed: u64) -> (Vec<Sample>, Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PLAN: Plan = Plan {
-        samples: 7,
-        batch_size: 2,
-        grad_accum: 2,
-        shuffle_seed: Some(3),
-    };
-
-    #[test]
-    fn every_epoch_deals_every_sample_once_in_its_own_order() {
-        assert_eq!(PLAN.steps_per_epoch(), 2);
-        let epoch =
-            |first: usize| [PLAN.step(first).concat(), PLAN.step(first + 1).concat()].concat();
-        let (mut one, mut two) = (epoch(0), epoch(2));
-        assert_ne!(one, two);
-        one.sort_unstable();
-        two.sort_unstable();
-        assert_eq!(one, (0..7).collect::<Vec<_>>());
-        assert_eq!(two, one);
-        assert_eq!(
-            PLAN.step(1).iter().map(Vec::len).collect::<Vec<_>>(),
-            [2, 1]
-        );
-    }
-
-    #[test]
-    fn without_a_seed_the_order_is_the_file_s() {
-        let plan = Plan {
-            shuffle_seed: None,
-            ..PLAN
-        };
-        assert_eq!(plan.step(0), [[0, 1], [2, 3]]);
-    }
 
     #[test]
     fn a_split_holds_out_at_least_one_and_keeps_the_rest_in_order() {

@@ -126,7 +126,12 @@ impl Source for Files {
                 .filter(|name| !name.ends_with(".rotary_emb.inv_freq"))
                 .map(str::to_owned)
                 .collect(),
-            Files::Gguf(_, by_name) => by_name.keys().cloned().collect(),
+            Files::Gguf(_, by_name) => {
+                // In order, so that the first of several problems is the same each time.
+                let mut names: Vec<String> = by_name.keys().cloned().collect();
+                names.sort();
+                names
+            }
         }
     }
 

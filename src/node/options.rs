@@ -101,6 +101,9 @@ static OPTIONS: &[OptionSpec] = &[
     option("no-shuffle", Flag, "")
         .group(MODEL_AND_DATA)
         .doc("Take the samples in file order in every epoch."),
+    option("packing", Flag, "")
+        .group(MODEL_AND_DATA)
+        .doc("Fill rows of up to --seq-len tokens with several samples, each of which sees only itself; --batch-size then counts rows. Steps of short texts become as long as others; no token is ever padding, packed or not."),
     option("seed", Integer { min: 0, max: EXACT }, "N")
         .group(MODEL_AND_DATA)
         .default("0")
@@ -116,7 +119,7 @@ static OPTIONS: &[OptionSpec] = &[
     option("batch-size", at_least(1), "N")
         .group(LENGTH)
         .default("1")
-        .doc("Samples computed together."),
+        .doc("Samples computed together. Shuffled samples are dealt so that batches have about as many tokens each."),
     option("grad-accum", at_least(1), "N")
         .group(LENGTH)
         .default("1")

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 
 use crate::backend;
-use crate::data::pieces;
+use crate::data::{Dealer, pieces};
 use crate::error;
 use crate::error::Result;
 use crate::export::{self, BaseModel, Export, Output};
@@ -72,7 +72,7 @@ impl<'a> Session<'a> {
         let loader = Loader::new(base.checkpoint.source(), Some(adapter.clone()));
         let model = Decoder::load(base.checkpoint.config(), &loader)?;
         go_on(stop)?;
-        let settings = settings(options, corpus.samples.len())?;
+        let settings = settings(options, &corpus.samples, samples::seq_len(options, &base))?;
         let used = TrainOptions {
             data: Some(data.display().to_string()),
             seq_len: Some(samples::seq_len(options, &base)),
@@ -204,8 +204,7 @@ impl<'a> Session<'a> {
     ) -> Event {
         let trained = self.adapter.parameter_count();
         let spec = &self.base.spec;
-        let tokens =
-            self.corpus.report.longest * self.options.batch_size.min(self.corpus.samples.len());
+        let tokens = Dealer::new(self.settings.plan, &self.corpus.samples).most_tokens();
         let base: usize = self
             .base
             .checkpoint

@@ -1,6 +1,6 @@
 //! Options as the numbers a trainer works with: steps, schedule, optimizer.
 
-use crate::data::Plan;
+use crate::data::{Dealer, Plan, Sample};
 use crate::error::Result;
 use crate::lora::Optimizer;
 use crate::train::{OptimizerName, Schedule, Settings, Shape, TrainOptions, Warmup};
@@ -14,15 +14,17 @@ pub fn warmup(options: &TrainOptions) -> Warmup {
     }
 }
 
-/// The settings of a run over `samples` samples.
-pub fn settings(options: &TrainOptions, samples: usize) -> Result<Settings> {
+/// The settings of a run over `samples`, with `seq_len` tokens in a packed row.
+pub fn settings(options: &TrainOptions, samples: &[Sample], seq_len: usize) -> Result<Settings> {
     let plan = Plan {
-        samples,
         batch_size: options.batch_size,
         grad_accum: options.grad_accum,
         shuffle_seed: (!options.no_shuffle).then_some(options.seed),
+        packing: options.packing.then_some(seq_len),
     };
-    let by_epochs = plan.steps_per_epoch().saturating_mul(options.epochs);
+    let by_epochs = Dealer::new(plan, samples)
+        .steps_per_epoch()
+        .saturating_mul(options.epochs);
     let total = match options.max_steps {
         0 => by_epochs,
         steps => steps.min(by_epochs),

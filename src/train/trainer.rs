@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::autograd::backward;
 use crate::backend::memory;
-use crate::data::{Batch, Plan, Sample};
+use crate::data::{Batch, Dealer, Plan, Sample};
 use crate::error;
 use crate::error::Result;
 use crate::lora::{Adapter, Optimizer};
@@ -61,6 +61,8 @@ pub struct Trainer<'a> {
 
 /// What one step did.
 struct Step {
+    /// The samples it was made of.
+    numbers: Vec<usize>,
     loss: f64,
     grad_norm: f64,
     tokens: usize,
@@ -74,11 +76,13 @@ impl Trainer<'_> {
     pub fn run(&self, progress: &mut Progress) -> Result<Outcome> {
         let Settings { plan, schedule, .. } = self.settings;
         let total = schedule.total;
-        self.catch_up(progress)?;
+        let mut dealer = Dealer::new(plan, self.samples);
+        let per_epoch = dealer.steps_per_epoch();
+        self.catch_up(progress, per_epoch)?;
         while progress.step < total && !self.stop.load(Ordering::Relaxed) {
             let started = Instant::now();
             let lr = schedule.lr(progress.step + 1);
-            let step = self.step(progress.step, lr)?;
+            let step = self.step(progress.step, dealer.step(progress.step), lr)?;
             progress.step += 1;
             progress.training += started.elapsed();
             let done = progress.step;
@@ -86,7 +90,7 @@ impl Trainer<'_> {
             self.listener.event(&Event::Step {
                 step: done,
                 total_steps: total,
-                epoch: done as f64 / plan.steps_per_epoch() as f64,
+                epoch: done as f64 / per_epoch as f64,
                 loss: step.loss,
                 lr,
                 grad_norm: step.grad_norm,
@@ -106,10 +110,10 @@ impl Trainer<'_> {
                 progress.losses.push(step.loss);
                 progress.zero_seen = progress.zero_seen || self.warn_zero(done, &step);
             }
-            self.after_step(progress)?;
+            self.after_step(progress, per_epoch)?;
             (self.save)(progress);
         }
-        Ok(self.outcome(progress))
+        Ok(self.outcome(progress, per_epoch))
     }
 
     /// A run too short for three steps learned nothing when it skipped every one.
@@ -134,7 +138,7 @@ impl Trainer<'_> {
         .hint(format!("{advice}; no adapter was written")))
     }
 
-    fn outcome(&self, progress: &Progress) -> Outcome {
+    fn outcome(&self, progress: &Progress, per_epoch: usize) -> Outcome {
         Outcome {
             status: if progress.step < self.settings.schedule.total {
                 Status::Stopped
@@ -142,14 +146,13 @@ impl Trainer<'_> {
                 Status::Completed
             },
             steps: progress.step,
-            epochs: progress.step as f64 / self.settings.plan.steps_per_epoch() as f64,
+            epochs: progress.step as f64 / per_epoch as f64,
             final_loss: progress.losses.mean(),
         }
     }
 
     /// Step number `index`, from 0. The loss is divided by the target tokens of the whole step.
-    fn step(&self, index: usize, lr: f64) -> Result<Step> {
-        let micro = self.settings.plan.step(index);
+    fn step(&self, index: usize, micro: Vec<Vec<usize>>, lr: f64) -> Result<Step> {
         let batches = micro
             .iter()
             .map(|numbers| Batch::new(self.samples, numbers));
@@ -184,6 +187,7 @@ impl Trainer<'_> {
                 .apply(self.settings.optimizer, lr, scale, &grads)?;
         }
         Ok(Step {
+            numbers: micro.concat(),
             loss,
             grad_norm: stats.norm(),
             tokens,
@@ -203,8 +207,8 @@ impl Trainer<'_> {
         Ok("the head".to_owned())
     }
 
-    fn after_step(&self, progress: &mut Progress) -> Result<()> {
-        self.catch_up(progress)?;
+    fn after_step(&self, progress: &mut Progress, per_epoch: usize) -> Result<()> {
+        self.catch_up(progress, per_epoch)?;
         let (step, every) = (progress.step, self.settings.sample_every);
         let last = step == self.settings.schedule.total;
         if every > 0 && step.is_multiple_of(every) && !last {
@@ -214,9 +218,9 @@ impl Trainer<'_> {
     }
 
     /// Evaluates when it is due and was not done: also at the start of a run that was stopped while it evaluated.
-    fn catch_up(&self, progress: &mut Progress) -> Result<()> {
+    fn catch_up(&self, progress: &mut Progress, per_epoch: usize) -> Result<()> {
         let every = match self.settings.eval_every {
-            0 => self.settings.plan.steps_per_epoch(),
+            0 => per_epoch,
             every => every,
         };
         let step = progress.step;
@@ -261,8 +265,8 @@ impl Trainer<'_> {
         } else {
             "loss"
         };
-        let numbers = self.settings.plan.step(step - 1).concat();
-        let mut places: Vec<&str> = numbers
+        let mut places: Vec<&str> = at
+            .numbers
             .iter()
             .map(|&number| self.samples[number].place.as_str())
             .collect();

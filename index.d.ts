@@ -61,10 +61,40 @@ export declare function data(
   options: DataOptions,
 ): Work<DataReport, TrainEvent>;
 
+/**
+ * Lets a model, with or without an adapter, continue a prompt. Text comes as `token` events while it is written.
+ *
+ * @example
+ * const { text } = await generate({ model: "base.gguf", adapter: "notes/", prompt: "Dear" });
+ */
+export declare function generate(
+  options: GenerateOptions,
+): Work<GenerateResult, GenerateEvent>;
+
+/** Measures loss and perplexity of a data file, for the base model and with the adapter. */
+export declare function evaluate(
+  options: EvaluateOptions,
+): Work<EvaluateResult, WorkEvent>;
+
+/** Writes an adapter, ours or PEFT's or llama.cpp's, in the formats of PEFT and llama.cpp. */
+export declare function exportAdapter(
+  options: ExportAdapterOptions,
+): Work<ExportResult, WorkEvent>;
+
+/** Writes the base model with the adapter merged into its weights. */
+export declare function merge(
+  options: MergeOptions,
+): Work<MergeResult, WorkEvent>;
+
+/** Reads what was exported or merged back from disk and compares its logits with those of the trained adapter. */
+export declare function verify(
+  options: VerifyOptions,
+): Work<VerifyResult, WorkEvent>;
+
 // generated from src/node/options.rs
 
 /** Options of {@link train}. */
-export interface TrainOptions extends RunListeners {
+export interface TrainOptions extends RunListeners<TrainEvent> {
   /**
    * The base model: a Hugging Face directory, a .gguf file, or the name of a built-in model. It is read, never changed.
    *
@@ -365,7 +395,7 @@ export interface TrainOptions extends RunListeners {
 }
 
 /** Options of {@link data}. */
-export interface DataOptions extends RunListeners {
+export interface DataOptions extends RunListeners<TrainEvent> {
   /**
    * The base model: a Hugging Face directory, a .gguf file, or the name of a built-in model. It is read, never changed.
    *
@@ -432,17 +462,277 @@ export interface DataOptions extends RunListeners {
    */
   eos?: "auto" | "never";
 }
+
+/** Options of {@link generate}. */
+export interface GenerateOptions extends RunListeners<GenerateEvent> {
+  /**
+   * Where to compute.
+   *
+   * Default: auto.
+   */
+  backend?: "auto" | "cpu";
+
+  /**
+   * Threads to compute with.
+   *
+   * Default: 0, one for each core.
+   */
+  threads?: number;
+
+  /**
+   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model.
+   *
+   * Default: tiny-transformer.
+   */
+  model?: string;
+
+  /**
+   * The trained adapter: a PEFT directory, a .safetensors file or a .gguf file. Without it the base model speaks for itself.
+   */
+  adapter?: string;
+
+  /**
+   * The text to continue.
+   */
+  prompt: string;
+
+  /**
+   * Most tokens to write.
+   *
+   * Default: 256.
+   */
+  maxTokens?: number;
+
+  /**
+   * 0 takes the most likely token, always; higher is wilder.
+   *
+   * Default: 0.7.
+   */
+  temperature?: number;
+
+  /**
+   * Choose among this many of the most likely tokens; 0 for all.
+   *
+   * Default: 40.
+   */
+  topK?: number;
+
+  /**
+   * Of those, choose among the fewest whose probabilities reach this sum; 1 for all.
+   *
+   * Default: 0.95.
+   */
+  topP?: number;
+
+  /**
+   * Above 1, tokens of the prompt and the text so far become less likely, as transformers defines it.
+   *
+   * Default: 1.0.
+   */
+  repeatPenalty?: number;
+
+  /**
+   * End before the first of these strings.
+   */
+  stop?: string | readonly string[];
+
+  /**
+   * Seed of the choice. The same seed on the same machine gives the same text.
+   *
+   * Default: 0.
+   */
+  seed?: number;
+}
+
+/** Options of {@link evaluate}. */
+export interface EvaluateOptions extends RunListeners<WorkEvent> {
+  /**
+   * Most tokens in one sample, BOS and EOS included. What becomes of longer ones is up to --truncate.
+   *
+   * Default: 512, or the model's if shorter.
+   */
+  seqLen?: number;
+
+  /**
+   * What becomes of a record that is longer than --seq-len: its end or its start is cut off, it is split into several samples, or it is left out.
+   *
+   * Default: split for texts, end for the rest.
+   */
+  truncate?: "end" | "start" | "split" | "drop";
+
+  /**
+   * Refuse data with records that would be left out, such as empty ones and those with nothing to learn.
+   */
+  strict?: boolean;
+
+  /**
+   * How conversations become text: chatml, llama3, gemma, phi3, mistral, qwen3 or plain, a file with a Jinja template, or the template itself.
+   *
+   * Default: the model's own, else chatml or plain.
+   */
+  chatTemplate?: string;
+
+  /**
+   * Which tokens are learned: all, completions (the last answer of a conversation), or every turn of the assistant.
+   *
+   * Default: assistant for conversations, completions for prompts with completions, all for texts.
+   */
+  trainOn?: "all" | "completions" | "assistant";
+
+  /**
+   * Whether the words that open a turn of the assistant are left out of what is learned.
+   *
+   * Default: on.
+   */
+  maskRoleHeader?: "on" | "off";
+
+  /**
+   * Whether a document ends with its end token, trained once (auto), or without one (never).
+   *
+   * Default: auto.
+   */
+  eos?: "auto" | "never";
+
+  /**
+   * Where to compute.
+   *
+   * Default: auto.
+   */
+  backend?: "auto" | "cpu";
+
+  /**
+   * Threads to compute with.
+   *
+   * Default: 0, one for each core.
+   */
+  threads?: number;
+
+  /**
+   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model.
+   *
+   * Default: tiny-transformer.
+   */
+  model?: string;
+
+  /**
+   * The trained adapter: a PEFT directory, a .safetensors file or a .gguf file. Without it the base model speaks for itself.
+   */
+  adapter?: string;
+
+  /**
+   * The text to measure, in any format that train reads.
+   */
+  data: string;
+}
+
+/** Options of {@link exportAdapter}. */
+export interface ExportAdapterOptions extends RunListeners<WorkEvent> {
+  /**
+   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model.
+   *
+   * Default: tiny-transformer.
+   */
+  model?: string;
+
+  /**
+   * The trained adapter: a PEFT directory, a .safetensors file or a .gguf file.
+   */
+  adapter: string;
+
+  /**
+   * Where the adapter goes: x.gguf for llama.cpp alone, x.safetensors with x_config.json and x.gguf beside it, or a directory such as my-adapter/ that PEFT loads as is.
+   */
+  output: string;
+
+  /**
+   * Replace an output that exists; without it such an output is refused before any work.
+   */
+  overwrite?: boolean;
+}
+
+/** Options of {@link merge}. */
+export interface MergeOptions extends RunListeners<WorkEvent> {
+  /**
+   * Threads to compute with.
+   *
+   * Default: 0, one for each core.
+   */
+  threads?: number;
+
+  /**
+   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model.
+   *
+   * Default: tiny-transformer.
+   */
+  model?: string;
+
+  /**
+   * The trained adapter: a PEFT directory, a .safetensors file or a .gguf file.
+   */
+  adapter: string;
+
+  /**
+   * Type of the merged weights: own keeps that of every tensor in the base; q8_0 and q4_0 are for .gguf files.
+   *
+   * Default: own.
+   */
+  type?: "own" | "f32" | "f16" | "bf16" | "q8_0" | "q4_0";
+
+  /**
+   * Where the merged model goes: x.gguf of a .gguf base, a directory such as merged/ of a Hugging Face directory.
+   */
+  output: string;
+
+  /**
+   * Replace an output that exists; without it such an output is refused before any work.
+   */
+  overwrite?: boolean;
+}
+
+/** Options of {@link verify}. */
+export interface VerifyOptions extends RunListeners<WorkEvent> {
+  /**
+   * Where to compute.
+   *
+   * Default: auto.
+   */
+  backend?: "auto" | "cpu";
+
+  /**
+   * Threads to compute with.
+   *
+   * Default: 0, one for each core.
+   */
+  threads?: number;
+
+  /**
+   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model.
+   *
+   * Default: tiny-transformer.
+   */
+  model?: string;
+
+  /**
+   * The trained adapter: a PEFT directory, a .safetensors file or a .gguf file.
+   */
+  adapter: string;
+
+  /**
+   * What was exported or merged: an adapter in any of those formats, a merged directory or a merged .gguf file.
+   */
+  exported: string;
+}
 // end of the generated part
 
 /** What can follow and end a run; part of the options of every training function. */
-export interface RunListeners {
+export interface RunListeners<Event = TrainEvent> {
   /**
    * Aborting stops the run after its step; the run then rejects with the signal's reason, although what was
    * learned until then is saved. To get the result of a run that is cut short, use {@link TrainRun.stop}.
    */
   signal?: AbortSignal;
   /** Called with every event, in order. If it throws, or returns a promise that rejects, the run stops, saves and rejects with that. */
-  onEvent?: (event: TrainEvent) => void;
+  onEvent?: (event: Event) => void;
 }
 
 /**
@@ -590,6 +880,91 @@ export interface WarningEvent {
   type: "warning";
   code: string;
   message: string;
+}
+
+/** A piece of text that a model has written. */
+export interface TokenEvent {
+  type: "token";
+  text: string;
+}
+
+/** How far work other than a training has come. */
+export interface ProgressEvent {
+  type: "progress";
+  what: string;
+  done: number;
+  total: number;
+}
+
+/** What is told of work other than a training. */
+export type WorkEvent = ProgressEvent | WarningEvent;
+
+export type GenerateEvent = TokenEvent | WarningEvent;
+
+export interface GenerateResult {
+  /** What the model wrote after the prompt. */
+  text: string;
+  /** Why it ended: the model's end token, a stop string, `maxTokens`, or `stop()`. */
+  reason: "end" | "stopString" | "length" | "stopped";
+  promptTokens: number;
+  tokens: number;
+  firstTokenMs: number;
+  /** After the first. */
+  tokensPerSecond: number;
+  durationMs: number;
+}
+
+/** Loss in nats per target token, and its exponential. */
+export interface Score {
+  loss: number;
+  perplexity: number;
+}
+
+export interface EvaluateResult {
+  samples: number;
+  /** Target tokens. */
+  tokens: number;
+  base: Score;
+  /** With the adapter, when there is one. */
+  adapter?: Score;
+}
+
+export interface ExportResult {
+  output: string;
+  files: string[];
+  /** Layers with an adapter. */
+  layers: number;
+}
+
+export interface MergeResult {
+  output: string;
+  files: string[];
+  /** Layers that the adapter was merged into. */
+  layers: number;
+  /** How many tensors there are of each type. */
+  types: Record<string, number>;
+  durationMs: number;
+}
+
+export interface VerifyResult {
+  /** Whether every prompt's `kl` is within `tolerance` and no file has another hash than its sidecar says. */
+  passed: boolean;
+  /** The coarsest type of the exported weights, e.g. `Q8_0`. */
+  weightType: string;
+  /** Most nats of `kl` that weights of this type explain. */
+  tolerance: number;
+  prompts: {
+    prompt: string;
+    tokens: number;
+    maxDifference: number;
+    /** Relative to the largest logit. */
+    maxRelativeDifference: number;
+    /** Kullback-Leibler divergence from the trained distribution: nats, mean over the tokens. */
+    kl: number;
+    /** Share of tokens after which both find the same next token most likely. */
+    top1Agreement: number;
+  }[];
+  changedFiles: string[];
 }
 
 /** The last event of a run that did not fail. */

@@ -37,6 +37,11 @@ function answering(ask) {
 module.exports = {
   train: starter("train"),
   data: starter("data"),
+  generate: starter("generate"),
+  evaluate: starter("eval"),
+  exportAdapter: starter("export"),
+  merge: starter("merge"),
+  verify: starter("verify"),
   TermuxTrainer,
   inspect,
   models: answering(native.models),

@@ -3,6 +3,11 @@ import amvTrain from "./index.js";
 export const {
   train,
   data,
+  generate,
+  evaluate,
+  exportAdapter,
+  merge,
+  verify,
   TermuxTrainer,
   inspect,
   models,

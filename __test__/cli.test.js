@@ -78,7 +78,7 @@ describe("a usage error", () => {
     [
       "diffusion-train --resolution 512",
       /no command "diffusion-train" in this version/,
-      /train, peft, info/,
+      /train, peft, data, generate/,
     ],
     ["--verbose", /no option --verbose in this version/, /--help/],
     [

@@ -13,7 +13,22 @@ const { property } = require("../lib/options.js");
 const ROOT = path.join(__dirname, "..");
 
 /** The name in index.d.ts of the options of each command that JavaScript can start: `TrainOptions` for `train`. */
-const TYPES = { train: "TrainOptions", data: "DataOptions" };
+const TYPES = {
+  train: "TrainOptions",
+  data: "DataOptions",
+  generate: "GenerateOptions",
+  eval: "EvaluateOptions",
+  export: "ExportAdapterOptions",
+  merge: "MergeOptions",
+  verify: "VerifyOptions",
+};
+
+/** The events of those that have others than a training; the rest of them tell of progress and warnings only. */
+const EVENTS = {
+  train: "TrainEvent",
+  data: "TrainEvent",
+  generate: "GenerateEvent",
+};
 
 /** The text every generated file should have, by its path from the root. */
 async function generated() {
@@ -58,7 +73,7 @@ function typesOf(table) {
       ({ surface }) => surface !== "commandLine",
     );
     return `/** Options of {@link ${functionOf(type)}}. */
-export interface ${type} extends RunListeners {
+export interface ${type} extends RunListeners<${EVENTS[command] ?? "WorkEvent"}> {
 ${options.map(typeOfOption).join("\n")}
 }`;
   });

@@ -8,7 +8,7 @@ use amv_train::backend::Bytes;
 use amv_train::data::Tokenizer;
 use amv_train::format::safetensors;
 use amv_train::quant::{Format, Weight};
-use amv_train::run::{Package, train};
+use amv_train::run::{MergeOptions, Package, VerifyOptions, merge, train, verify};
 use amv_train::tensor::Random;
 use amv_train::train::{Event, Listener, TrainOptions};
 use serde_json::json;
@@ -78,6 +78,33 @@ fn write_model(dir: &Path, shards: usize) {
     std::fs::write(dir.join("model.safetensors.index.json"), index.to_string()).unwrap();
 }
 
+/// The merged directory has the files of its base and computes what the adapter does.
+fn merged_is_verified(model: &Path, adapter: &Path, shards: usize) {
+    let package = Package {
+        dir: model.to_owned(),
+    };
+    let output = adapter.with_file_name(format!("merged-{shards}"));
+    let options = json!({ "model": model, "adapter": adapter, "output": output, "type": "bf16" });
+    let options: MergeOptions = serde_json::from_value(options).unwrap();
+    let stop = AtomicBool::new(false);
+    let merged = merge(&options, &package, &Quiet, &stop).unwrap();
+    assert_eq!(merged.layers, 14);
+    let names = |dir: &Path| -> Vec<_> {
+        let mut names: Vec<_> = std::fs::read_dir(dir)
+            .unwrap()
+            .flatten()
+            .map(|file| file.file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(model), names(&output));
+    let options = json!({ "model": model, "adapter": adapter, "exported": output });
+    let options: VerifyOptions = serde_json::from_value(options).unwrap();
+    let verdict = verify(&options, &package, &Quiet, &stop).unwrap();
+    assert!(verdict.passed && verdict.format == "BF16", "{verdict:?}");
+}
+
 #[test]
 fn a_directory_trains_whole_or_in_shards_and_gives_the_same_adapter() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,6 +133,7 @@ fn a_directory_trains_whole_or_in_shards_and_gives_the_same_adapter() {
         let sidecar: serde_json::Value = serde_json::from_str(&sidecar).unwrap();
         assert_eq!(sidecar["base_model"]["architecture"], "qwen2");
         assert_eq!(sidecar["base_model"]["format"], "safetensors");
+        merged_is_verified(&model, &output, shards);
         std::fs::read(output).unwrap()
     });
     assert_eq!(adapters[0], adapters[1]);

@@ -90,20 +90,11 @@ fn a_model_taught_short_answers_learns_to_stop() {
         let loader = Loader::new(checkpoint.source(), adapter);
         let model = Decoder::load(checkpoint.config(), &loader).unwrap();
         let prompt = tokenizer.encode_document("Is it so?").unwrap();
-        let sampler = Sampler {
-            temperature: 0.0,
-            top_k: 0,
-            seed: 0,
-        };
+        let sampler = Sampler::default();
         let ends = [tokenizer.eos().unwrap()];
-        generate(
-            &model,
-            &prompt,
-            30,
-            &ends,
-            &sampler,
-            &AtomicBool::new(false),
-        )
+        generate(&model, &prompt, 30, &ends, &sampler, &mut |_| {
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
         .unwrap()
     };
     assert_eq!(written(None).len(), 30, "the base goes on");

@@ -8,6 +8,8 @@ The reference is `gguf.quants.dequantize`. Per format NAME the file holds
     NAME.packed  u8 [bytes]      whole blocks
     NAME.values  f32 [elements]  what they unpack to
     NAME.layout  i32 [3]         GGML type id, elements per block, bytes per block (GGML_QUANT_SIZES)
+    NAME.quantised  u8           what `gguf.quants.quantize` makes of `numbers`, for formats that are written
+    numbers  f32                 random, with blocks of zeros, of one value, of ties and of large and tiny values
 and its metadata `ggml_types` is a JSON object {id: name} of all types gguf knows.
 """
 
@@ -73,14 +75,33 @@ def packed_bytes(name, random):
     return blocks
 
 
+def numbers():
+    """Blocks of 32 to quantise, finite and in range of all formats. Drawn apart, so that the packed blocks stay as they are."""
+    random = np.random.default_rng(21)
+    blocks = random.standard_normal((40, 32)).astype(np.float32)
+    blocks[1] = 0
+    blocks[2] = 0.75
+    blocks[3] = -blocks[4]
+    blocks[5] = np.arange(32) - 16
+    blocks[6] = (np.arange(32) - 16) / 2
+    blocks[7] *= 3e4 / abs(blocks[7]).max()
+    blocks[8] *= np.float32(1e-7)
+    blocks[9, 1:] = 0
+    blocks[10] = np.repeat([1.0, -1.0], 16)
+    return blocks.ravel()
+
+
 def main():
     random = np.random.default_rng(20)
-    tensors = {}
+    tensors = {"numbers": numbers()}
     for name in ["F32", "F16", "BF16", *HALVES]:
         kind = GGMLQuantizationType[name]
         packed = packed_bytes(name, random)
         tensors[f"{name}.packed"] = packed
         tensors[f"{name}.values"] = dequantize(packed, kind).ravel()
+        if name in ["F32", "F16", "BF16", *QUANTISABLE]:
+            quantised = np.atleast_1d(quantize(tensors["numbers"], kind)).view(np.uint8)
+            tensors[f"{name}.quantised"] = quantised.ravel()
         tensors[f"{name}.layout"] = np.array([kind, *GGML_QUANT_SIZES[kind]], dtype=np.int32)
     names = {int(kind): kind.name for kind in GGMLQuantizationType}
     save_file(tensors, FIXTURE, {"ggml_types": json.dumps(names)})

@@ -42,6 +42,87 @@ const COMMANDS = [
     ],
   },
   {
+    name: "generate",
+    summary: "let a model, with or without an adapter, continue a prompt",
+    description:
+      "Continues a prompt and prints the text as it is written. Ctrl-C ends the text.",
+    run: () => require("./generate.js").generate,
+    examples: [
+      {
+        title:
+          "Try the adapter that `amv-train train` made of the sample corpus",
+        command:
+          'amv-train generate --adapter my-adapter/ --prompt "Once upon a time"',
+      },
+      {
+        title: "The most likely text of an own model and adapter",
+        command:
+          'amv-train generate --model base.gguf --adapter notes/ --temperature 0 --prompt "Dear"',
+      },
+    ],
+  },
+  {
+    name: "eval",
+    summary: "measure loss and perplexity, with and without an adapter",
+    description:
+      "Measures loss and perplexity of a data file per token, through the data path of training, for the base model and with the adapter.",
+    run: () => require("./results.js").evaluate,
+    examples: [
+      {
+        title: "Whether an adapter knows text it was not trained on",
+        command:
+          "amv-train eval --model base.gguf --adapter notes/ --data held-out.txt",
+      },
+    ],
+  },
+  {
+    name: "export",
+    summary: "write an adapter for PEFT or llama.cpp",
+    description:
+      "Writes an adapter, ours or PEFT's or llama.cpp's, as a PEFT directory, a safetensors file or a llama.cpp adapter. A DoRA adapter has no form in llama.cpp: merge it.",
+    run: () => require("./results.js").exportAdapter,
+    examples: [
+      {
+        title: "A PEFT adapter for llama.cpp",
+        command:
+          "amv-train export --model base.gguf --adapter peft-adapter/ --output adapter.gguf",
+      },
+    ],
+  },
+  {
+    name: "merge",
+    summary: "write a model with the adapter in its weights",
+    description:
+      "Writes the base model with the adapter merged into its weights, tensor by tensor: a directory of a Hugging Face base, a .gguf file of a .gguf base.",
+    run: () => require("./results.js").merge,
+    examples: [
+      {
+        title: "One file for every program that loads GGUF",
+        command:
+          "amv-train merge --model base.gguf --adapter notes/ --output merged.gguf",
+      },
+      {
+        title: "Four bits for a phone",
+        command:
+          "amv-train merge --model base-f16.gguf --adapter notes/ --type q4_0 --output merged-q4_0.gguf",
+      },
+    ],
+  },
+  {
+    name: "verify",
+    summary: "compare an exported file with the trained adapter",
+    description:
+      "Reads an exported adapter or merged model back from disk and compares its logits of three prompts with those of the base and the trained adapter. Exits with 1 when they are further apart than its type explains.",
+    run: () => require("./results.js").verify,
+    examples: [
+      {
+        title: "After a merge",
+        command:
+          "amv-train verify --model base.gguf --adapter notes/ --exported merged.gguf",
+      },
+    ],
+  },
+  {
     name: "info",
     summary: "show version, processor features, memory and backends",
     description:

@@ -13,6 +13,9 @@ const LONGEST_SAMPLE = 400;
 
 /** The facts of a step, the most important first. */
 function stepFields(event) {
+  if (event.type === "progress") {
+    return [`${event.what} ${event.done}/${event.total}`];
+  }
   const width = String(event.totalSteps).length;
   const fields = [
     `step ${String(event.step).padStart(width)}/${event.totalSteps}`,
@@ -24,6 +27,11 @@ function stepFields(event) {
   if (event.skipped) fields.splice(2, 0, "skipped");
   return fields;
 }
+
+/** How far a step or other progress has come, from 1, of how many. */
+const place = (event) => event.step ?? event.done;
+const length = (event) => event.totalSteps ?? event.total;
+const isLast = (event) => place(event) === length(event);
 
 /** As many fields as fit in `width` columns, at least the first. */
 function fitted(fields, width) {
@@ -49,7 +57,7 @@ class LiveLine {
   step(event) {
     this.#line = fitted(stepFields(event), (this.#stream.columns || 80) - 1);
     const now = performance.now();
-    const last = event.step === event.totalSteps;
+    const last = isLast(event);
     if (last || now - this.#drawnAt >= REDRAW_MS) this.#draw(now);
   }
 
@@ -94,8 +102,8 @@ class PlainLines {
     const now = performance.now();
     const due =
       !this.#printed ||
-      event.step === event.totalSteps ||
-      event.step - this.#printed.step >= event.totalSteps * PLAIN_LINE_SHARE ||
+      isLast(event) ||
+      place(event) - this.#printed.place >= length(event) * PLAIN_LINE_SHARE ||
       now - this.#printed.at >= PLAIN_LINE_MS;
     this.#latest = event;
     if (due) this.#printStep(event, now);
@@ -107,14 +115,14 @@ class PlainLines {
 
   /** A run that was stopped early shows its last step, too. */
   end() {
-    if (this.#latest && this.#latest.step !== this.#printed.step) {
+    if (this.#latest && place(this.#latest) !== this.#printed.place) {
       this.#printStep(this.#latest, performance.now());
     }
   }
 
   #printStep(event, now) {
     this.print(stepFields(event).join("  "));
-    this.#printed = { step: event.step, at: now };
+    this.#printed = { place: place(event), at: now };
   }
 }
 
@@ -139,6 +147,7 @@ class Progress {
     if (this.#quiet) return;
     if (event.type === "step") this.#step(event);
     else if (event.type === "save") this.#saved.push(event);
+    else if (event.type === "progress") this.#lines.step(event);
     const text = this.#textOf(event);
     if (text) this.#lines.print(text);
   }

@@ -71,23 +71,12 @@ function resultText(result, firstLoss, options) {
   return `${lines.join("\n")}\n`;
 }
 
-/** How to use the adapter. */
-function nextCommand({ files, adapter }, { model, data }) {
-  const gguf = files.find((file) => file.endsWith(".gguf"));
-  if (model === undefined && data === undefined) {
-    return [
-      "next: amv-train train --data your-text.txt --output your-adapter/",
-    ];
-  }
-  if (model?.endsWith(".gguf") && gguf) {
-    return [`next: llama-cli -m ${printable(model)} --lora ${printable(gguf)}`];
-  }
-  if (model !== undefined && adapter.endsWith("/")) {
-    return [
-      `next, in Python: PeftModel.from_pretrained(base, "${printable(adapter)}")`,
-    ];
-  }
-  return [];
+/** How to try the adapter. */
+function nextCommand({ adapter }, { model }) {
+  const base = model === undefined ? "" : `--model ${printable(model)} `;
+  return [
+    `next: amv-train generate ${base}--adapter ${printable(adapter)} --prompt "..."`,
+  ];
 }
 
 module.exports = { train };

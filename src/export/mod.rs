@@ -1,6 +1,7 @@
 //! A trained adapter in the formats of those who load it: PEFT, llama.cpp, and the sidecar that says where it comes from.
 
 mod gguf;
+pub mod merge;
 mod output;
 mod peft;
 mod sidecar;
@@ -61,6 +62,17 @@ pub fn write(output: &Output, export: &Export) -> Result<Vec<Written>> {
         let _ = fs::remove_dir(output.directory());
     }
     written
+}
+
+/// Writes llama.cpp's adapter alone to `path`. Not for DoRA.
+pub fn write_gguf(path: &Path, export: &Export) -> Result<()> {
+    let pairs = export.adapter.pairs()?;
+    check(&pairs, export.adapter.config())?;
+    gguf::write(
+        path,
+        export,
+        &in_order(export.base, &pairs, RowOrder::Gguf)?,
+    )
 }
 
 /// Finds out whether [`write`] will have a place to write to, so that no training is lost for want of one.

@@ -2,8 +2,8 @@
 
 mod sampler;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::bail;
 use crate::error::Result;
@@ -12,32 +12,36 @@ use crate::tensor::{Ctx, KvCache, Rows, Tensor};
 
 pub use sampler::Sampler;
 
-/// Continues `prompt` (at least one id) by at most `tokens` ids; ends early after an id of `ends` (which is not returned)
-/// or when `stop` is set.
+/// Continues `prompt` (at least one id) by at most `tokens` ids; ends early after an id of `ends` (which is not
+/// returned), or when `each`, which gets every id once it is chosen, breaks.
 pub fn generate(
     model: &Decoder,
     prompt: &[u32],
     tokens: usize,
     ends: &[u32],
     sampler: &Sampler,
-    stop: &AtomicBool,
+    each: &mut dyn FnMut(u32) -> Result<ControlFlow<()>>,
 ) -> Result<Vec<u32>> {
     if prompt.is_empty() {
         bail!(Usage, "generation needs a prompt of at least one token");
     }
-    let cache = Arc::new(KvCache::default());
-    let (mut written, mut next, mut position) = (Vec::new(), prompt.to_vec(), 0);
-    while written.len() < tokens && !stop.load(Ordering::Relaxed) {
+    let cache = Arc::new(KvCache::with_capacity(prompt.len() + tokens));
+    let (mut seen, mut position) = (prompt.to_vec(), 0);
+    while seen.len() < prompt.len() + tokens {
+        let next = seen[position..].to_vec();
         let time = next.len();
         let ctx = Ctx::infer(Rows::continuing(position, time)?).with_cache(cache.clone());
         let logits = model.last_logits(&Tensor::of_u32(next, [time])?, &ctx)?;
         position += time;
-        let id = sampler.pick(logits.values()?, written.len() as u64);
+        let index = (seen.len() - prompt.len()) as u64;
+        let id = sampler.pick(logits.values()?, &seen, index);
         if ends.contains(&id) {
             break;
         }
-        written.push(id);
-        next = vec![id];
+        seen.push(id);
+        if each(id)?.is_break() {
+            break;
+        }
     }
-    Ok(written)
+    Ok(seen.split_off(prompt.len()))
 }

@@ -7,7 +7,10 @@ use serde::de::DeserializeOwned;
 
 use crate::error;
 use crate::error::Result;
-use crate::run::{self, DataOptions, Package};
+use crate::run::{
+    self, DataOptions, EvaluateOptions, ExportOptions, GenerateOptions, MergeOptions, Package,
+    VerifyOptions,
+};
 use crate::train::{Listener, TrainOptions};
 
 /// What a command needs besides its options.
@@ -53,6 +56,11 @@ macro_rules! command {
 pub static COMMANDS: &[Command] = &[
     command!("train", TrainOptions, run::train),
     command!("data", DataOptions, run::data),
+    command!("generate", GenerateOptions, run::generate),
+    command!("eval", EvaluateOptions, run::evaluate),
+    command!("export", ExportOptions, run::export),
+    command!("merge", MergeOptions, run::merge),
+    command!("verify", VerifyOptions, run::verify),
 ];
 
 /// The command `name`, or an error when the JavaScript side asks for one that is not there.

@@ -4,6 +4,7 @@
 mod commands;
 mod option;
 mod options;
+mod results;
 
 // napi registers nothing in tests, where these functions would be unused.
 #[cfg(all(feature = "node", not(test)))]

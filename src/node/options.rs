@@ -1,45 +1,49 @@
 //! The one table of options: name, type, default, text. Change an option here and run `npm run generate`.
 
+use std::sync::LazyLock;
+
 use super::option::Kind::{
     Choice, Flag, Integer, Interval, Layers, List, Number, Path, Pattern, Steps, Text,
 };
 use super::option::{Kind, OptionSpec};
+use super::results;
 
-const MODEL_AND_DATA: &str = "Model and data";
+pub(super) const MODEL_AND_DATA: &str = "Model and data";
 const LENGTH: &str = "Length of the run";
 const OPTIMIZER: &str = "Optimizer";
 const LORA: &str = "LoRA";
-const EVALUATION: &str = "Evaluation";
-const MACHINE: &str = "Machine";
-const OUTPUT: &str = "Output";
+pub(super) const EVALUATION: &str = "Evaluation";
+pub(super) const MACHINE: &str = "Machine";
+pub(super) const OUTPUT: &str = "Output";
 
 /// The largest whole number JavaScript holds exactly.
-const EXACT: u64 = (1 << 53) - 1;
+pub(super) const EXACT: u64 = (1 << 53) - 1;
 
-const fn at_least(min: u64) -> Kind {
+pub(super) const fn at_least(min: u64) -> Kind {
     let max = u32::MAX as u64;
     Integer { min, max }
 }
 
-const fn number(above: Option<f64>, min: Option<f64>, below: Option<f64>) -> Kind {
+pub(super) const fn number(above: Option<f64>, min: Option<f64>, below: Option<f64>) -> Kind {
     Number { above, min, below }
 }
 
-const fn choice(choices: &'static [&'static str]) -> Kind {
+pub(super) const fn choice(choices: &'static [&'static str]) -> Kind {
     let elsewhere = &[];
     Choice { choices, elsewhere }
 }
 
 const POSITIVE: Kind = number(Some(0.0), None, None);
-const ZERO_OR_MORE: Kind = number(None, Some(0.0), None);
+pub(super) const ZERO_OR_MORE: Kind = number(None, Some(0.0), None);
 const SHARE: Kind = number(None, Some(0.0), Some(1.0));
 
 /// Every option of every command, in the order help shows them.
 pub fn option_table() -> &'static [OptionSpec] {
-    OPTIONS
+    static ALL: LazyLock<Vec<OptionSpec>> = LazyLock::new(|| [OPTIONS, results::OPTIONS].concat());
+    &ALL
 }
 
-const fn option(name: &'static str, kind: Kind, value: &'static str) -> OptionSpec {
+pub(super) const fn option(name: &'static str, kind: Kind, value: &'static str) -> OptionSpec {
     OptionSpec::new(name, kind, value)
 }
 
@@ -66,36 +70,36 @@ static OPTIONS: &[OptionSpec] = &[
         .doc("How many samples to show as they are trained."),
     option("seq-len", at_least(2), "N")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data"])
+        .commands(&["train", "data", "eval"])
         .default("512, or the model's if shorter")
         .doc("Most tokens in one sample, BOS and EOS included. What becomes of longer ones is up to --truncate."),
     option("truncate", choice(&["end", "start", "split", "drop"]), "")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data"])
+        .commands(&["train", "data", "eval"])
         .default("split for texts, end for the rest")
         .doc("What becomes of a record that is longer than --seq-len: its end or its start is cut off, it is split into several samples, or it is left out."),
     option("strict", Flag, "")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data"])
+        .commands(&["train", "data", "eval"])
         .doc("Refuse data with records that would be left out, such as empty ones and those with nothing to learn."),
     option("chat-template", Text, "NAME|FILE|TEXT")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data"])
+        .commands(&["train", "data", "eval"])
         .default("the model's own, else chatml or plain")
         .doc("How conversations become text: chatml, llama3, gemma, phi3, mistral, qwen3 or plain, a file with a Jinja template, or the template itself."),
     option("train-on", choice(&["all", "completions", "assistant"]), "")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data"])
+        .commands(&["train", "data", "eval"])
         .default("assistant for conversations, completions for prompts with completions, all for texts")
         .doc("Which tokens are learned: all, completions (the last answer of a conversation), or every turn of the assistant."),
     option("mask-role-header", choice(&["on", "off"]), "")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data"])
+        .commands(&["train", "data", "eval"])
         .default("on")
         .doc("Whether the words that open a turn of the assistant are left out of what is learned."),
     option("eos", choice(&["auto", "never"]), "")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data"])
+        .commands(&["train", "data", "eval"])
         .default("auto")
         .doc("Whether a document ends with its end token, trained once (auto), or without one (never)."),
     option("no-shuffle", Flag, "")
@@ -203,6 +207,7 @@ static OPTIONS: &[OptionSpec] = &[
     option("backend", Choice { choices: &["auto", "cpu"], elsewhere: &["vulkan", "opencl"] }, "")
         .group(MACHINE)
         .default("auto")
+        .commands(&["train", "generate", "eval", "verify"])
         .doc("Where to compute."),
     option("precision", choice(&["auto", "f32"]), "")
         .group(MACHINE)
@@ -211,6 +216,7 @@ static OPTIONS: &[OptionSpec] = &[
     option("threads", at_least(0), "N")
         .group(MACHINE)
         .default("0, one for each core")
+        .commands(&["train", "generate", "eval", "merge", "verify"])
         .doc("Threads to compute with."),
     option("output", Path, "PATH")
         .required()
@@ -239,11 +245,12 @@ static OPTIONS: &[OptionSpec] = &[
     option("json", Flag, "")
         .command_line()
         .group(OUTPUT)
-        .commands(&["train", "data", "info", "models", "inspect"])
+        .commands(&["train", "data", "generate", "eval", "export", "merge", "verify", "info", "models", "inspect"])
         .doc("Print JSON on standard output and nothing else there; of a training run every event, one a line."),
     option("quiet", Flag, "")
         .command_line()
         .group(OUTPUT)
+        .commands(&["train", "generate", "eval", "export", "merge", "verify"])
         .doc("Show no progress; warnings, errors and the result remain."),
 ];
 

@@ -1,10 +1,10 @@
 //! F32, F16 and BF16: plain numbers, little-endian, at any alignment.
 //! BF16 is the upper half of an f32; every f16 is exact in f32.
 
-use half::f16;
 use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 
-use super::block::each_block;
+use super::block::{each_block, each_packed};
 
 pub fn unpack_f32(packed: &[u8], values: &mut [f32]) {
     each_block(packed, values, |bytes: &[u8; 4], [value]| {
@@ -29,4 +29,24 @@ pub fn unpack_f16(packed: &[u8], values: &mut [f32]) {
         }
         run.convert_to_f32_slice(values);
     }
+}
+
+pub fn pack_f32(values: &[f32], packed: &mut [u8]) {
+    each_packed(values, packed, |[value]: &[f32; 1], bytes: &mut [u8; 4]| {
+        *bytes = value.to_le_bytes()
+    });
+}
+
+/// To the nearest, halves to the even one.
+pub fn pack_f16(values: &[f32], packed: &mut [u8]) {
+    each_packed(values, packed, |[value]: &[f32; 1], bytes: &mut [u8; 2]| {
+        *bytes = f16::from_f32(*value).to_le_bytes()
+    });
+}
+
+/// To the nearest, halves to the even one.
+pub fn pack_bf16(values: &[f32], packed: &mut [u8]) {
+    each_packed(values, packed, |[value]: &[f32; 1], bytes: &mut [u8; 2]| {
+        *bytes = bf16::from_f32(*value).to_le_bytes()
+    });
 }

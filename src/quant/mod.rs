@@ -53,18 +53,33 @@ struct Row {
     elements: usize,
     bytes: usize,
     unpack: fn(&[u8], &mut [f32]),
+    pack: Option<Pack>,
 }
+
+/// How values become blocks, and the largest magnitude they may have: all but F32 hold f16 or BF16 numbers.
+#[derive(Clone, Copy)]
+struct Pack {
+    pack: fn(&[f32], &mut [u8]),
+    most: f32,
+}
+
+/// The largest f16 number.
+const HALF_MOST: f32 = 65504.0;
 
 /// In the order of the variants. Source of names and ids: `enum ggml_type` in GGML's `ggml.h`.
 static ROWS: [Row; 15] = [
-    row::<[u8; 4]>(Format::F32, "F32", 0, 1, float::unpack_f32),
-    row::<[u8; 2]>(Format::F16, "F16", 1, 1, float::unpack_f16),
-    row::<[u8; 2]>(Format::BF16, "BF16", 30, 1, float::unpack_bf16),
-    row::<q4_0::Block>(Format::Q4_0, "Q4_0", 2, 32, q4_0::unpack),
-    row::<q4_1::Block>(Format::Q4_1, "Q4_1", 3, 32, q4_1::unpack),
-    row::<q5_0::Block>(Format::Q5_0, "Q5_0", 6, 32, q5_0::unpack),
-    row::<q5_1::Block>(Format::Q5_1, "Q5_1", 7, 32, q5_1::unpack),
-    row::<q8_0::Block>(Format::Q8_0, "Q8_0", 8, 32, q8_0::unpack),
+    row::<[u8; 4]>(Format::F32, "F32", 0, 1, float::unpack_f32).packing(float::pack_f32, f32::MAX),
+    row::<[u8; 2]>(Format::F16, "F16", 1, 1, float::unpack_f16).packing(float::pack_f16, HALF_MOST),
+    row::<[u8; 2]>(Format::BF16, "BF16", 30, 1, float::unpack_bf16)
+        .packing(float::pack_bf16, f32::MAX),
+    row::<q4_0::Block>(Format::Q4_0, "Q4_0", 2, 32, q4_0::unpack)
+        .packing(q4_0::pack, 8.0 * HALF_MOST),
+    row::<q4_1::Block>(Format::Q4_1, "Q4_1", 3, 32, q4_1::unpack).packing(q4_1::pack, HALF_MOST),
+    row::<q5_0::Block>(Format::Q5_0, "Q5_0", 6, 32, q5_0::unpack)
+        .packing(q5_0::pack, 16.0 * HALF_MOST),
+    row::<q5_1::Block>(Format::Q5_1, "Q5_1", 7, 32, q5_1::unpack).packing(q5_1::pack, HALF_MOST),
+    row::<q8_0::Block>(Format::Q8_0, "Q8_0", 8, 32, q8_0::unpack)
+        .packing(q8_0::pack, 127.0 * HALF_MOST),
     row::<q2_k::Block>(Format::Q2K, "Q2_K", 10, 256, q2_k::unpack),
     row::<q3_k::Block>(Format::Q3K, "Q3_K", 11, 256, q3_k::unpack),
     row::<q4_k::Block>(Format::Q4K, "Q4_K", 12, 256, q4_k::unpack),
@@ -88,6 +103,14 @@ const fn row<Block>(
         elements,
         bytes: size_of::<Block>(),
         unpack,
+        pack: None,
+    }
+}
+
+impl Row {
+    const fn packing(mut self, pack: fn(&[f32], &mut [u8]), most: f32) -> Row {
+        self.pack = Some(Pack { pack, most });
+        self
     }
 }
 
@@ -150,6 +173,43 @@ impl Format {
         Ok(())
     }
 
+    /// Whether values can be packed in this format; the others can only be read.
+    pub fn can_pack(self) -> bool {
+        self.row().pack.is_some()
+    }
+
+    /// Packs whole blocks, to the bits of PyPI `gguf`'s `quantize`: `values` are as many blocks as `packed` holds.
+    ///
+    /// Errors: `NON_FINITE` for a value that is not a number or too large for the format (65504 in F16), with its
+    /// place; `UNSUPPORTED_FORMAT` for a format that can only be read; lengths that do not fit each other.
+    pub fn pack(self, values: &[f32], packed: &mut [u8]) -> Result<()> {
+        let row = self.row();
+        let Some(Pack { pack, most }) = row.pack else {
+            bail!(UnsupportedFormat, "{self} can be read but not written");
+        };
+        let blocks = values.len() / row.elements;
+        if !values.len().is_multiple_of(row.elements) || packed.len() != blocks * row.bytes {
+            bail!(
+                Internal,
+                "pack: {} values are not {} bytes of {self}",
+                values.len(),
+                packed.len()
+            );
+        }
+        if let Some(at) = values
+            .iter()
+            .position(|value| value.is_nan() || value.abs() > most)
+        {
+            bail!(
+                NonFinite,
+                "value {at} is {}, {self} holds at most {most}",
+                values[at]
+            );
+        }
+        pack(values, packed);
+        Ok(())
+    }
+
     fn row(self) -> &'static Row {
         &ROWS[self as usize]
     }
@@ -197,6 +257,53 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn every_format_that_is_written_packs_to_the_bits_of_gguf() {
+        let numbers: Vec<f32> = {
+            let file = SafeTensors::deserialize(FIXTURE).unwrap();
+            let data = file.tensor("numbers").unwrap().data().to_vec();
+            data.as_chunks()
+                .0
+                .iter()
+                .map(|x| f32::from_le_bytes(*x))
+                .collect()
+        };
+        let mut formats = 0;
+        for format in Format::ALL.into_iter().filter(|format| format.can_pack()) {
+            let file = SafeTensors::deserialize(FIXTURE).unwrap();
+            let expected = file.tensor(&format!("{format}.quantised")).unwrap();
+            let mut packed = vec![0; expected.data().len()];
+            format.pack(&numbers, &mut packed).unwrap();
+            let first = packed
+                .iter()
+                .zip(expected.data())
+                .position(|(ours, theirs)| ours != theirs);
+            assert_eq!(first, None, "{format}: byte {first:?} differs");
+            formats += 1;
+        }
+        assert_eq!(formats, 8);
+    }
+
+    #[test]
+    fn values_too_large_for_a_format_are_refused_with_their_place() {
+        let mut values = vec![1.0; 32];
+        values[7] = 70000.0;
+        let error = Format::F16.pack(&values, &mut [0; 64]).unwrap_err();
+        assert_eq!(error.code, crate::error::Code::NonFinite);
+        assert_eq!(error.message, "value 7 is 70000, F16 holds at most 65504");
+        Format::Q8_0.pack(&values, &mut [0; 34]).unwrap();
+        Format::BF16.pack(&values, &mut [0; 64]).unwrap();
+        values[7] = f32::NAN;
+        for format in Format::ALL.into_iter().filter(|format| format.can_pack()) {
+            let bytes = 32 / format.block_elements() * format.block_bytes();
+            assert!(
+                format.pack(&values, &mut vec![0; bytes]).is_err(),
+                "{format}"
+            );
+        }
+        assert!(Format::Q4K.pack(&[0.0; 256], &mut [0; 144]).is_err());
     }
 
     #[test]

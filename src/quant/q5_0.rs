@@ -4,11 +4,11 @@
 //! | d f16 | qh u32: bit i is bit 4 of element i | qs 16 bytes: low nibbles are elements 0..16, high nibbles 16..32 |
 //! ```
 
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::block::{Half, each_block};
+use super::block::{Half, each_block, each_packed, extreme, inverse};
 
-#[derive(Clone, Copy, AnyBitPattern)]
+#[derive(Clone, Copy, AnyBitPattern, NoUninit)]
 #[repr(C)]
 pub struct Block {
     d: Half,
@@ -41,4 +41,24 @@ pub fn quants(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
         }
     }
     q
+}
+
+/// d is a −16th of the extreme value, so that this one is kept to f16's digits.
+pub fn pack(values: &[f32], packed: &mut [u8]) {
+    each_packed(values, packed, |values: &[f32; 32], block: &mut Block| {
+        let d = extreme(values) / -16.0;
+        let (d, inverse) = (Half::of(d), inverse(d));
+        let (qh, qs) = parts(values.map(|value| ((value * inverse + 16.5) as u8).min(31)));
+        *block = Block { d, qh, qs };
+    });
+}
+
+/// Thirty-two five-bit numbers as high bits and nibbles, for Q5_1 too.
+pub fn parts(q: [u8; 32]) -> ([u8; 4], [u8; 16]) {
+    let mut high = 0_u32;
+    for (i, q) in q.iter().enumerate() {
+        high |= u32::from(q >> 4) << i;
+    }
+    let low = std::array::from_fn(|i| (q[i] & 15) | (q[16 + i] & 15) << 4);
+    (high.to_le_bytes(), low)
 }

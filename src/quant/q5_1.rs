@@ -4,12 +4,12 @@
 //! | d f16 | m f16 | qh u32: bit i is bit 4 of element i | qs 16 bytes: low nibbles are elements 0..16, high nibbles 16..32 |
 //! ```
 
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::block::{Half, each_block};
-use super::q5_0::quants;
+use super::block::{Half, each_block, each_packed, inverse, range};
+use super::q5_0::{parts, quants};
 
-#[derive(Clone, Copy, AnyBitPattern)]
+#[derive(Clone, Copy, AnyBitPattern, NoUninit)]
 #[repr(C)]
 pub struct Block {
     d: Half,
@@ -25,5 +25,18 @@ pub fn unpack(packed: &[u8], values: &mut [f32]) {
         for (value, q) in values.iter_mut().zip(q) {
             *value = d * q as f32 + m;
         }
+    });
+}
+
+/// d is a 31st of the distance between the extremes.
+pub fn pack(values: &[f32], packed: &mut [u8]) {
+    each_packed(values, packed, |values: &[f32; 32], block: &mut Block| {
+        let (least, most) = range(values);
+        let d = (most - least) / 31.0;
+        let inverse = inverse(d);
+        let q = |value: f32| (((value - least) * inverse + 0.5) as u8).min(31);
+        let (qh, qs) = parts(values.map(q));
+        let (d, m) = (Half::of(d), Half::of(least));
+        *block = Block { d, m, qh, qs };
     });
 }

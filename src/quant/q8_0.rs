@@ -4,11 +4,11 @@
 //! | d f16 | qs 32 × i8 |
 //! ```
 
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::block::{Half, each_block};
+use super::block::{Half, each_block, each_packed, extreme, inverse};
 
-#[derive(Clone, Copy, AnyBitPattern)]
+#[derive(Clone, Copy, AnyBitPattern, NoUninit)]
 #[repr(C)]
 pub struct Block {
     d: Half,
@@ -21,5 +21,17 @@ pub fn unpack(packed: &[u8], values: &mut [f32]) {
         for (value, q) in values.iter_mut().zip(block.qs) {
             *value = d * q as f32;
         }
+    });
+}
+
+/// d is a 127th of the largest magnitude; halves round away from zero.
+pub fn pack(values: &[f32], packed: &mut [u8]) {
+    each_packed(values, packed, |values: &[f32; 32], block: &mut Block| {
+        let d = extreme(values).abs() / 127.0;
+        let inverse = inverse(d);
+        *block = Block {
+            d: Half::of(d),
+            qs: values.map(|value| (value * inverse).round() as i8),
+        };
     });
 }

@@ -1,6 +1,7 @@
 //! A short text by the model, before, during and after training, to see it learn.
 
-use std::sync::atomic::AtomicBool;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::data::{Sample, Tokenizer};
 use crate::error::Result;
@@ -32,9 +33,15 @@ pub fn tell_sample(
         temperature: 0.7,
         top_k: 40,
         seed: 1,
+        ..Sampler::default()
     };
     let ends: Vec<u32> = tokenizer.eos().into_iter().collect();
-    let written = generate(model, prompt, TOKENS, &ends, &sampler, stop)?;
+    let written = generate(model, prompt, TOKENS, &ends, &sampler, &mut |_| {
+        Ok(match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    })?;
     listener.event(&Event::Sample {
         step,
         moment,

@@ -126,7 +126,7 @@ fn not_written(error: Error, checkpoints: &Checkpoints) -> Error {
 }
 
 /// The threads that compute; 0 asks for one on each core.
-fn pool(threads: usize) -> Result<rayon::ThreadPool> {
+pub(super) fn pool(threads: usize) -> Result<rayon::ThreadPool> {
     let cores = backend::cpu::cores();
     let most = cores * MOST_THREADS_PER_CORE;
     if threads > most {

@@ -1,11 +1,9 @@
 //! What a forward pass is told besides its input: purpose, place in the run, and the rows it works on.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::error::Result;
-use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::{KvCache, Tensor};
 
 /// What a pass is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,28 +108,4 @@ impl Ctx {
             ..self.clone()
         }
     }
-}
-
-/// Keys and values of the tokens seen so far, per attention layer.
-#[derive(Default)]
-pub struct KvCache(Mutex<HashMap<String, (Tensor, Tensor)>>);
-
-impl KvCache {
-    /// Appends `k` and `v` [time, kv_heads, dim] to those of the layer `path`; returns all so far.
-    pub fn append(&self, path: &str, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
-        let mut layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = match layers.get(path) {
-            Some((keys, values)) => (concat(keys, k)?, concat(values, v)?),
-            None => (k.detach(), v.detach()),
-        };
-        layers.insert(path.to_owned(), all.clone());
-        Ok(all)
-    }
-}
-
-fn concat(before: &Tensor, after: &Tensor) -> Result<Tensor> {
-    let mut axes = before.shape().to_vec();
-    axes[0] += after.shape()[0];
-    let values = [before.values()?, after.values()?].concat();
-    Tensor::new(values, Shape::from(axes.as_slice()))
 }

@@ -1,5 +1,6 @@
 //! Tensors of f32 (or u32 ids and positions), contiguous, maybe tracked; and the two traits that give them a history.
 
+mod cache;
 mod context;
 mod grads;
 mod op;
@@ -14,7 +15,8 @@ use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
 
-pub use context::{Ctx, KvCache, Mode, Rows};
+pub use cache::KvCache;
+pub use context::{Ctx, Mode, Rows};
 pub use grads::Grads;
 pub use op::{Op, apply};
 pub use random::Random;

@@ -76,6 +76,16 @@ pub enum Event {
         prompt: String,
         text: String,
     },
+    /// A piece of text that a model has written.
+    Token {
+        text: String,
+    },
+    /// How far work other than training has come.
+    Progress {
+        what: String,
+        done: usize,
+        total: usize,
+    },
     End {
         status: Status,
         steps: usize,

@@ -59,6 +59,7 @@ impl Desk {
 }
 
 /// (loss, tokens) of every step.
+#[allow(dead_code, reason = "not every test of whole runs asks for them")]
 pub fn steps(events: &[Event]) -> Vec<(f64, usize)> {
     let step = |event: &Event| match event {
         Event::Step { loss, tokens, .. } => Some((*loss, *tokens)),

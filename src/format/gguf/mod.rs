@@ -10,7 +10,7 @@ mod value;
 mod write;
 
 pub use value::{Array, Metadata, Value};
-pub use write::write;
+pub use write::{stream, write};
 
 use std::path::Path;
 

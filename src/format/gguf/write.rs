@@ -8,8 +8,8 @@ use super::header::{MAGIC, alignment};
 use super::{Array, Metadata, Value, align};
 use crate::bail;
 use crate::error::Result;
-use crate::format::atomic;
 use crate::format::catalog::in_file;
+use crate::format::{Entry, atomic};
 use crate::quant::Weight;
 
 const VERSION: u32 = 3;
@@ -22,26 +22,39 @@ const MAX_NAME: usize = 63;
 /// Errors: a name that is twice there, empty or longer than 63 bytes, more than four axes, and
 /// those of [`atomic::write`]; the file is whole or absent.
 pub fn write(path: &Path, metadata: &Metadata, tensors: &[(String, Weight)]) -> Result<()> {
-    let (header, alignment) = header(metadata, tensors).map_err(|error| in_file(path, error))?;
+    let entries: Vec<Entry> = tensors.iter().map(Entry::of).collect();
+    stream(path, metadata, &entries, &mut |number, output| {
+        output.bytes(tensors[number].1.bytes().as_u8())
+    })
+}
+
+/// As [`write`], with tensors that are made while they are written: `each(number, output)` writes the bytes of entry
+/// `number`, as many as the entry says.
+pub fn stream(
+    path: &Path,
+    metadata: &Metadata,
+    entries: &[Entry],
+    each: &mut dyn FnMut(usize, &mut atomic::Output) -> Result<()>,
+) -> Result<()> {
+    let (header, alignment) = header(metadata, entries).map_err(|error| in_file(path, error))?;
     atomic::write(path, |output| {
         output.bytes(&header)?;
         let padding = vec![0; alignment];
-        for (_, weight) in tensors {
-            let bytes = weight.bytes().as_u8();
-            output.bytes(bytes)?;
-            output.bytes(&padding[..align(bytes.len(), alignment)? - bytes.len()])?;
+        for (number, entry) in entries.iter().enumerate() {
+            each(number, output)?;
+            output.bytes(&padding[..align(entry.bytes(), alignment)? - entry.bytes()])?;
         }
         Ok(())
     })
 }
 
 /// Everything before the tensor data, padded, and the alignment.
-fn header(metadata: &Metadata, tensors: &[(String, Weight)]) -> Result<(Vec<u8>, usize)> {
+fn header(metadata: &Metadata, entries: &[Entry]) -> Result<(Vec<u8>, usize)> {
     let alignment = alignment(metadata)?;
     let mut bytes = Vec::new();
     bytes.extend(MAGIC);
     bytes.extend(VERSION.to_le_bytes());
-    put_count(&mut bytes, tensors.len());
+    put_count(&mut bytes, entries.len());
     put_count(&mut bytes, metadata.len());
     for (key, value) in metadata.iter() {
         put_string(&mut bytes, key);
@@ -49,26 +62,31 @@ fn header(metadata: &Metadata, tensors: &[(String, Weight)]) -> Result<(Vec<u8>,
     }
     let mut names = HashSet::new();
     let mut offset = 0;
-    for (name, weight) in tensors {
-        check(name, weight)?;
+    for entry in entries {
+        check(entry)?;
+        let Entry {
+            name,
+            shape,
+            format,
+        } = entry;
         if !names.insert(name) {
             bail!(Internal, "tensor {name} would be written twice");
         }
         put_string(&mut bytes, name);
-        bytes.extend((weight.shape().len() as u32).to_le_bytes());
+        bytes.extend((shape.len() as u32).to_le_bytes());
         // The contiguous axis comes first in the file.
-        for &axis in weight.shape().iter().rev() {
+        for &axis in shape.iter().rev() {
             put_count(&mut bytes, axis);
         }
-        bytes.extend(weight.format().ggml_id().to_le_bytes());
+        bytes.extend(format.ggml_id().to_le_bytes());
         put_count(&mut bytes, offset);
-        offset = align(offset + weight.bytes().len(), alignment)?;
+        offset = align(offset + entry.bytes(), alignment)?;
     }
     bytes.resize(align(bytes.len(), alignment)?, 0);
     Ok((bytes, alignment))
 }
 
-fn check(name: &str, weight: &Weight) -> Result<()> {
+fn check(Entry { name, shape, .. }: &Entry) -> Result<()> {
     if !(1..=MAX_NAME).contains(&name.len()) {
         bail!(
             UnsupportedFormat,
@@ -76,11 +94,10 @@ fn check(name: &str, weight: &Weight) -> Result<()> {
             name.len()
         );
     }
-    if weight.shape().len() > MAX_DIMS as usize {
+    if shape.len() > MAX_DIMS as usize {
         bail!(
             UnsupportedFormat,
-            "tensor {name} {} has more than {MAX_DIMS} axes, which GGUF cannot hold",
-            weight.shape()
+            "tensor {name} {shape} has more than {MAX_DIMS} axes, which GGUF cannot hold"
         );
     }
     Ok(())

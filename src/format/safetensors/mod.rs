@@ -5,7 +5,7 @@
 mod index;
 mod write;
 
-pub use write::{EachTensor, Tensors, write, write_f32};
+pub use write::{EachTensor, Tensors, stream, write, write_f32};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::LENGTH_BYTES;
 use crate::error;
 use crate::error::Result;
-use crate::format::{atomic, fault};
+use crate::format::{Entry, atomic, fault};
 use crate::quant::{Format, Weight};
 use crate::shape::Shape;
 
@@ -22,26 +22,45 @@ pub fn write(
     metadata: &BTreeMap<String, String>,
     tensors: &[(String, Weight)],
 ) -> Result<()> {
+    let entries: Vec<Entry> = tensors.iter().map(Entry::of).collect();
+    stream(path, metadata, &entries, &mut |number, output| {
+        output.bytes(tensors[number].1.bytes().as_u8())
+    })
+}
+
+/// As [`write`], with tensors that are made while they are written: `each(number, output)` writes the bytes of entry
+/// `number`, as many as the entry says. The order of the calls is that of the file.
+pub fn stream(
+    path: &Path,
+    metadata: &BTreeMap<String, String>,
+    entries: &[Entry],
+    each: &mut dyn FnMut(usize, &mut atomic::Output) -> Result<()>,
+) -> Result<()> {
     let failed =
         |what: String| error!(UnsupportedFormat, "cannot write {}: {what}", path.display());
-    let mut sorted: Vec<_> = tensors.iter().collect();
-    sorted.sort_by_key(|(name, weight)| (rank(weight.format()), name));
+    let mut sorted: Vec<_> = entries.iter().enumerate().collect();
+    sorted.sort_by_key(|(_, entry)| (rank(entry.format), &entry.name));
 
     let mut header = Map::new();
     if !metadata.is_empty() {
         header.insert("__metadata__".into(), json!(metadata));
     }
     let mut start = 0;
-    for (name, weight) in &sorted {
-        let format = weight.format();
-        if rank(format).is_none() {
+    for (_, entry) in &sorted {
+        let Entry {
+            name,
+            shape,
+            format,
+        } = entry;
+        if rank(*format).is_none() {
             return Err(failed(format!(
                 "tensor {name} is {}, safetensors holds F32, F16 and BF16",
                 format.name()
             )));
         }
-        let end = start + weight.bytes().len();
-        let entry = json!({"dtype": format.name(), "shape": weight.shape()[..], "data_offsets": [start, end]});
+        let end = start + entry.bytes();
+        let entry =
+            json!({"dtype": format.name(), "shape": shape[..], "data_offsets": [start, end]});
         if name == "__metadata__" || header.insert(name.clone(), entry).is_some() {
             return Err(failed(format!("the name {name} is taken")));
         }
@@ -52,10 +71,9 @@ pub fn write(
     atomic::write(path, |output| {
         output.bytes(&(header.len() as u64).to_le_bytes())?;
         output.bytes(&header)?;
-        for (_, weight) in &sorted {
-            output.bytes(weight.bytes().as_u8())?;
-        }
-        Ok(())
+        sorted
+            .iter()
+            .try_for_each(|(number, _)| each(*number, output))
     })
 }
 

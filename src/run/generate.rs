@@ -22,10 +22,10 @@ pub struct GenerateOptions {
     pub adapter: Option<String>,
     pub prompt: String,
     pub max_tokens: usize,
-    pub temperature: f32,
+    pub temperature: f64,
     pub top_k: usize,
-    pub top_p: f32,
-    pub repeat_penalty: f32,
+    pub top_p: f64,
+    pub repeat_penalty: f64,
     pub stop: Vec<String>,
     pub seed: u64,
     pub backend: String,
@@ -109,10 +109,10 @@ pub fn generate(
             });
         }
         let sampler = Sampler {
-            temperature: options.temperature,
+            temperature: options.temperature as f32,
             top_k: options.top_k,
-            top_p: options.top_p,
-            repeat_penalty: options.repeat_penalty,
+            top_p: options.top_p as f32,
+            repeat_penalty: options.repeat_penalty as f32,
             seed: options.seed,
         };
         let ends: Vec<u32> = tokenizer.eos().into_iter().collect();

@@ -91,12 +91,21 @@ export declare function verify(
   options: VerifyOptions,
 ): Work<VerifyResult, WorkEvent>;
 
+/**
+ * Fetches a model from the Hugging Face hub into the cache that its tools share, as every function with `model` does by itself.
+ * What was interrupted goes on where it stopped; `HF_HOME`, `HF_TOKEN`, `HF_ENDPOINT` and `HF_HUB_OFFLINE` count.
+ *
+ * @example
+ * const { path } = await pull({ model: "HuggingFaceTB/SmolLM2-135M-Instruct" });
+ */
+export declare function pull(options: PullOptions): Work<PullResult, PullEvent>;
+
 // generated from src/node/options.rs
 
 /** Options of {@link train}. */
 export interface TrainOptions extends RunListeners<TrainEvent> {
   /**
-   * The base model: a Hugging Face directory, a .gguf file, or the name of a built-in model. It is read, never changed.
+   * The base model: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name. It is read, never changed.
    *
    * Default: tiny-transformer.
    */
@@ -397,7 +406,7 @@ export interface TrainOptions extends RunListeners<TrainEvent> {
 /** Options of {@link data}. */
 export interface DataOptions extends RunListeners<TrainEvent> {
   /**
-   * The base model: a Hugging Face directory, a .gguf file, or the name of a built-in model. It is read, never changed.
+   * The base model: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name. It is read, never changed.
    *
    * Default: tiny-transformer.
    */
@@ -480,7 +489,7 @@ export interface GenerateOptions extends RunListeners<GenerateEvent> {
   threads?: number;
 
   /**
-   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model.
+   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name.
    *
    * Default: tiny-transformer.
    */
@@ -608,7 +617,7 @@ export interface EvaluateOptions extends RunListeners<WorkEvent> {
   threads?: number;
 
   /**
-   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model.
+   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name.
    *
    * Default: tiny-transformer.
    */
@@ -628,7 +637,7 @@ export interface EvaluateOptions extends RunListeners<WorkEvent> {
 /** Options of {@link exportAdapter}. */
 export interface ExportAdapterOptions extends RunListeners<WorkEvent> {
   /**
-   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model.
+   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name.
    *
    * Default: tiny-transformer.
    */
@@ -660,7 +669,7 @@ export interface MergeOptions extends RunListeners<WorkEvent> {
   threads?: number;
 
   /**
-   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model.
+   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name.
    *
    * Default: tiny-transformer.
    */
@@ -706,7 +715,7 @@ export interface VerifyOptions extends RunListeners<WorkEvent> {
   threads?: number;
 
   /**
-   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model.
+   * The base model the adapter was trained on: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name.
    *
    * Default: tiny-transformer.
    */
@@ -721,6 +730,14 @@ export interface VerifyOptions extends RunListeners<WorkEvent> {
    * What was exported or merged: an adapter in any of those formats, a merged directory or a merged .gguf file.
    */
   exported: string;
+}
+
+/** Options of {@link pull}. */
+export interface PullOptions extends RunListeners<PullEvent> {
+  /**
+   * The model on the hub: org/name, org/name@revision or org/name:file.gguf.
+   */
+  model: string;
 }
 // end of the generated part
 
@@ -760,6 +777,7 @@ export interface Work<Result, WorkEvent>
 export type TrainResult = Omit<EndEvent, "type">;
 
 export type TrainEvent =
+  | DownloadEvent
   | DataEvent
   | StartEvent
   | StepEvent
@@ -897,9 +915,36 @@ export interface ProgressEvent {
 }
 
 /** What is told of work other than a training. */
-export type WorkEvent = ProgressEvent | WarningEvent;
+export type WorkEvent = DownloadEvent | ProgressEvent | WarningEvent;
 
-export type GenerateEvent = TokenEvent | WarningEvent;
+export type GenerateEvent = DownloadEvent | TokenEvent | WarningEvent;
+
+export type PullEvent = DownloadEvent | WarningEvent;
+
+/** How much of a model of the hub has come, before the work itself begins. */
+export interface DownloadEvent {
+  type: "download";
+  /** As it was named. */
+  model: string;
+  /** The file that is coming now. */
+  file: string;
+  /** Bytes of all files that had to be fetched. */
+  done: number;
+  total: number;
+}
+
+export interface PullResult {
+  model: string;
+  /** A directory, or the .gguf file. */
+  path: string;
+  /** The commit of the repository. */
+  commit: string;
+  /** What the model is made of, by path in the repository. */
+  files: string[];
+  /** Of all files. */
+  bytes: number;
+  durationMs: number;
+}
 
 export interface GenerateResult {
   /** What the model wrote after the prompt. */
@@ -1014,7 +1059,7 @@ export interface FitOptions extends Partial<TrainOptions> {
 /**
  * What a model holds and whether it can be trained. Rejects with `NOT_FOUND` or `BAD_MODEL` when it cannot be read.
  *
- * @param model A Hugging Face directory, a .gguf file, or the name of a built-in model.
+ * @param model A Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name.
  */
 export declare function inspect(model: string): Promise<ModelReport>;
 

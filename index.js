@@ -4,6 +4,8 @@ const { version } = require("./package.json");
 const { starter } = require("./lib/command.js");
 const { AmvTrainError, fromNative } = require("./lib/errors.js");
 const { BUILT_IN_FOLDER, loadNative } = require("./lib/native.js");
+const { resolveModel } = require("./lib/model.js");
+const { pull } = require("./lib/pull.js");
 const { TermuxTrainer } = require("./lib/trainer.js");
 
 const native = loadNative();
@@ -17,7 +19,11 @@ async function inspect(model) {
     );
   }
   try {
-    return JSON.parse(await native.inspect(model, BUILT_IN_FOLDER));
+    const place = {
+      builtIn: BUILT_IN_FOLDER,
+      model: await resolveModel(model),
+    };
+    return JSON.parse(await native.inspect(model, place));
   } catch (error) {
     throw fromNative(error);
   }
@@ -42,6 +48,7 @@ module.exports = {
   exportAdapter: starter("export"),
   merge: starter("merge"),
   verify: starter("verify"),
+  pull,
   TermuxTrainer,
   inspect,
   models: answering(native.models),

@@ -8,6 +8,7 @@ export const {
   exportAdapter,
   merge,
   verify,
+  pull,
   TermuxTrainer,
   inspect,
   models,

@@ -90,3 +90,15 @@ amv.train({ output: "x/", json: true });
 new amv.TermuxTrainer({ modelType: "bitnet" });
 
 export { errors, follow, publishedNames, questions };
+
+async function hub() {
+  const fetching = amv.pull({ model: "org/name@main" });
+  for await (const event of fetching) {
+    if (event.type === "download") event.done satisfies number;
+  }
+  const { path, files } = await fetching;
+  path satisfies string;
+  files satisfies string[];
+  // @ts-expect-error: a model must be named
+  amv.pull({});
+}

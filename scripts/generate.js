@@ -21,6 +21,7 @@ const TYPES = {
   export: "ExportAdapterOptions",
   merge: "MergeOptions",
   verify: "VerifyOptions",
+  pull: "PullOptions",
 };
 
 /** The events of those that have others than a training; the rest of them tell of progress and warnings only. */
@@ -28,6 +29,7 @@ const EVENTS = {
   train: "TrainEvent",
   data: "TrainEvent",
   generate: "GenerateEvent",
+  pull: "PullEvent",
 };
 
 /** The text every generated file should have, by its path from the root. */

@@ -82,6 +82,7 @@ fn write_model(dir: &Path, shards: usize) {
 fn merged_is_verified(model: &Path, adapter: &Path, shards: usize) {
     let package = Package {
         dir: model.to_owned(),
+        ..Package::default()
     };
     let output = adapter.with_file_name(format!("merged-{shards}"));
     let options = json!({ "model": model, "adapter": adapter, "output": output, "type": "bf16" });
@@ -124,6 +125,7 @@ fn a_directory_trains_whole_or_in_shards_and_gives_the_same_adapter() {
         .unwrap();
         let package = Package {
             dir: folder.path().to_owned(),
+            ..Package::default()
         };
         let end = train(&options, &package, &Quiet, &AtomicBool::new(false)).unwrap();
         assert!(matches!(end, Event::End { steps: 3, .. }), "{end:?}");

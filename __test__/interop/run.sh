@@ -35,3 +35,5 @@ mkdir -p "$out"
 cargo run --quiet --example interop -- "$out"
 node "$here/check_llamacpp.js" "$out"
 HF_HUB_OFFLINE=1 "$venv/bin/python" "$here/check_peft.py" "$out"
+npm run --silent build
+node "$here/check_hub.js" "$venv/bin/python" "$out/hub"

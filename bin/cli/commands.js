@@ -123,6 +123,28 @@ const COMMANDS = [
     ],
   },
   {
+    name: "pull",
+    argument: {
+      name: "model",
+      text: "org/name, org/name@revision or org/name:file.gguf",
+    },
+    summary: "fetch a model from the Hugging Face hub",
+    description:
+      "Fetches a model from the Hugging Face hub into the cache that all tools of the hub share, and prints where it is. Every command that takes --model does the same by itself. What was interrupted goes on where it stopped.",
+    run: () => require("./pull.js").pull,
+    examples: [
+      {
+        title: "Before going offline",
+        command: "amv-train pull HuggingFaceTB/SmolLM2-135M-Instruct",
+      },
+      {
+        title: "One quantised file of many",
+        command:
+          "amv-train pull bartowski/SmolLM2-135M-Instruct-GGUF:SmolLM2-135M-Instruct-Q8_0.gguf",
+      },
+    ],
+  },
+  {
     name: "info",
     summary: "show version, processor features, memory and backends",
     description:
@@ -143,7 +165,10 @@ const COMMANDS = [
   },
   {
     name: "inspect",
-    argument: { name: "model", text: "directory, .gguf file or built-in name" },
+    argument: {
+      name: "model",
+      text: "directory, .gguf file, org/name of the hub, or built-in name",
+    },
     summary: "show what a model holds and whether it can be trained",
     description:
       "Shows what a model holds and whether it can be trained, and if not, why.",

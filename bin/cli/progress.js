@@ -16,6 +16,15 @@ function stepFields(event) {
   if (event.type === "progress") {
     return [`${event.what} ${event.done}/${event.total}`];
   }
+  if (event.type === "download") {
+    const { done, total, file, rate } = event;
+    const fields = [`fetching ${bytes(done)} of ${bytes(total)}`];
+    if (rate > 0) {
+      const left = duration((1000 * (total - done)) / rate);
+      fields.push(`ETA ${left}`, `${bytes(rate)}/s`);
+    }
+    return [...fields, printable(file)];
+  }
   const width = String(event.totalSteps).length;
   const fields = [
     `step ${String(event.step).padStart(width)}/${event.totalSteps}`,
@@ -126,17 +135,22 @@ class PlainLines {
   }
 }
 
+function linesFor(stream) {
+  return stream.isTTY ? new LiveLine(stream) : new PlainLines(stream);
+}
+
 /** Shows a run's events on `stream`; with `quiet` only the warnings. */
 class Progress {
   #stream;
   #lines;
   #quiet;
   #saved = [];
+  #fetching;
 
   constructor(stream, { quiet = false } = {}) {
     this.#stream = stream;
     this.#quiet = quiet;
-    this.#lines = stream.isTTY ? new LiveLine(stream) : new PlainLines(stream);
+    this.#lines = linesFor(stream);
   }
 
   event(event) {
@@ -148,6 +162,7 @@ class Progress {
     if (event.type === "step") this.#step(event);
     else if (event.type === "save") this.#saved.push(event);
     else if (event.type === "progress") this.#lines.step(event);
+    else if (event.type === "download") this.#download(event);
     const text = this.#textOf(event);
     if (text) this.#lines.print(text);
   }
@@ -167,6 +182,19 @@ class Progress {
       this.#lines.print(`saved ${printable(path)} at step ${step}`);
     }
     this.#lines.step(event);
+  }
+
+  /** With the speed since the first event; what comes after the last one begins on lines of its own. */
+  #download(event) {
+    const now = performance.now();
+    this.#fetching ??= { at: now, done: event.done };
+    const { at, done } = this.#fetching;
+    const rate = (1000 * (event.done - done)) / (now - at);
+    this.#lines.step({ ...event, rate });
+    if (event.done < event.total) return;
+    this.#fetching = undefined;
+    this.#lines.end();
+    this.#lines = linesFor(this.#stream);
   }
 
   #textOf(event) {

@@ -2,6 +2,8 @@
 
 // The commands that answer a question: info, models and inspect. With --json they print exactly what the SDK returns.
 
+const { hubName } = require("../../lib/hub/name.js");
+const { fetchModel } = require("./pull.js");
 const { bytes } = require("./quantities.js");
 const { printable, styled } = require("./terminal.js");
 
@@ -15,7 +17,8 @@ async function showModels({ json }) {
   show(models(), json);
 }
 
-async function showModel({ json }, model) {
+async function showModel({ json, quiet }, model) {
+  if (hubName(model)) await fetchModel(model, { quiet: quiet || json });
   const { inspect } = require("../../index.js");
   show(await inspect(model), json);
 }

@@ -30,7 +30,7 @@ impl Checkpoint {
     pub fn open(path: &Path) -> Result<Checkpoint> {
         if !path.exists() {
             return Err(error!(NotFound, "there is no model at {}", path.display())
-                .hint("--model takes a .gguf file, a directory with config.json and model.safetensors, or tiny-transformer"));
+                .hint("--model takes a .gguf file, a directory with config.json and model.safetensors, org/name of the Hugging Face hub, or tiny-transformer"));
         }
         let (config, files) = match path.is_dir() {
             true => (

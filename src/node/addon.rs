@@ -40,11 +40,28 @@ pub fn option_table() -> String {
     serde_json::json!(super::option_table()).to_string()
 }
 
-/// What `model` holds and whether it can be trained, as JSON. `package_dir` holds the built-in model.
+/// Where models are that are named otherwise than by their path.
+#[napi(object)]
+pub struct Places {
+    /// The folder of the built-in model.
+    pub built_in: String,
+    /// The model that the options name, when it was fetched from the hub.
+    pub model: Option<String>,
+}
+
+impl From<Places> for Package {
+    fn from(places: Places) -> Self {
+        Package {
+            dir: places.built_in.into(),
+            fetched: places.model.map(Into::into),
+        }
+    }
+}
+
+/// What `model` holds and whether it can be trained, as JSON.
 #[napi]
-pub async fn inspect(model: String, package_dir: String) -> napi::Result<String> {
-    let dir = package_dir.into();
-    match spawn_blocking(move || run::inspect(&model, &Package { dir })).await {
+pub async fn inspect(model: String, places: Places) -> napi::Result<String> {
+    match spawn_blocking(move || run::inspect(&model, &places.into())).await {
         Ok(report) => report.map(|r| r.to_string()).map_err(|e| to_napi(&e)),
         Err(failed) => Err(to_napi(&match failed.try_into_panic() {
             Ok(payload) => panicked(&*payload),

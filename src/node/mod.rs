@@ -10,6 +10,8 @@ mod results;
 #[cfg(all(feature = "node", not(test)))]
 mod addon;
 #[cfg(all(feature = "node", not(test)))]
+mod lock;
+#[cfg(all(feature = "node", not(test)))]
 mod run;
 
 pub use commands::{COMMANDS, Command, Surroundings, command};

@@ -52,7 +52,13 @@ static OPTIONS: &[OptionSpec] = &[
         .group(MODEL_AND_DATA)
         .commands(&["train", "data"])
         .default("tiny-transformer")
-        .doc("The base model: a Hugging Face directory, a .gguf file, or the name of a built-in model. It is read, never changed."),
+        .doc("The base model: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name. It is read, never changed."),
+    option("model", Path, "NAME")
+        .group(MODEL_AND_DATA)
+        .required()
+        .java_script()
+        .commands(&["pull"])
+        .doc("The model on the hub: org/name, org/name@revision or org/name:file.gguf."),
     option("data", Path, "PATH")
         .group(MODEL_AND_DATA)
         .default("the sample corpus, only with the built-in model")
@@ -245,12 +251,12 @@ static OPTIONS: &[OptionSpec] = &[
     option("json", Flag, "")
         .command_line()
         .group(OUTPUT)
-        .commands(&["train", "data", "generate", "eval", "export", "merge", "verify", "info", "models", "inspect"])
+        .commands(&["train", "data", "generate", "eval", "export", "merge", "verify", "pull", "info", "models", "inspect"])
         .doc("Print JSON on standard output and nothing else there; of a training run every event, one a line."),
     option("quiet", Flag, "")
         .command_line()
         .group(OUTPUT)
-        .commands(&["train", "generate", "eval", "export", "merge", "verify"])
+        .commands(&["train", "generate", "eval", "export", "merge", "verify", "pull", "inspect"])
         .doc("Show no progress; warnings, errors and the result remain."),
 ];
 

@@ -13,7 +13,7 @@ pub(super) static OPTIONS: &[OptionSpec] = &[
         .commands(&["generate", "eval", "export", "merge", "verify"])
         .group(MODEL_AND_DATA)
         .default("tiny-transformer")
-        .doc("The base model the adapter was trained on: a Hugging Face directory, a .gguf file, or the name of a built-in model."),
+        .doc("The base model the adapter was trained on: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name."),
     option("adapter", Path, "PATH")
         .commands(&["generate", "eval"])
         .group(MODEL_AND_DATA)

@@ -11,7 +11,7 @@ use napi::threadsafe_function::{
 };
 use napi_derive::napi;
 
-use super::addon::{error_json, panicked};
+use super::addon::{Places, error_json, panicked};
 use super::commands::{Surroundings, command};
 use crate::error::Result;
 use crate::run::Package;
@@ -36,20 +36,18 @@ impl RunHandle {
     }
 }
 
-/// Starts `command` and returns at once. `options_json` is what that command takes, `package_dir` holds the built-in
-/// model, and `on_message` gets `(kind, json)`.
+/// Starts `command` and returns at once. `options_json` is what that command takes, and `on_message` gets
+/// `(kind, json)`.
 ///
 /// Node.js stays alive until the outcome is delivered and no longer. When JavaScript has gone, the run stops itself.
 #[napi]
 pub fn start(
     command: String,
     options_json: String,
-    package_dir: String,
+    places: Places,
     on_message: Callback,
 ) -> napi::Result<RunHandle> {
-    let package = Package {
-        dir: package_dir.into(),
-    };
+    let package = places.into();
     let stop = Arc::new(AtomicBool::new(false));
     let handle = RunHandle { stop: stop.clone() };
     std::thread::Builder::new()

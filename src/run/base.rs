@@ -9,10 +9,13 @@ use crate::format::{Checkpoint, digest};
 use crate::models::{self, DecoderSpec};
 use crate::train::BUILT_IN;
 
-/// Where the installed package keeps its built-in model and corpus.
-#[derive(Debug, Clone)]
+/// Where models are that are named otherwise than by their path.
+#[derive(Debug, Clone, Default)]
 pub struct Package {
+    /// Where the installed package keeps its built-in model and corpus.
     pub dir: PathBuf,
+    /// Where the model is that the options name, when it was fetched from the hub under that name.
+    pub fetched: Option<PathBuf>,
 }
 
 impl Package {
@@ -20,7 +23,10 @@ impl Package {
     pub fn model_path(&self, model: &str) -> PathBuf {
         match model {
             BUILT_IN => self.dir.join("tiny-transformer.gguf"),
-            path => PathBuf::from(path),
+            name => match &self.fetched {
+                Some(path) => path.clone(),
+                None => PathBuf::from(name),
+            },
         }
     }
 

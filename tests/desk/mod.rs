@@ -22,7 +22,8 @@ impl Listener for Heard {
 
 pub fn package() -> Package {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("builtin");
-    Package { dir }
+    let fetched = None;
+    Package { dir, fetched }
 }
 
 /// A folder with the data of a run.

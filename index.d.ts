@@ -475,6 +475,13 @@ export interface DataOptions extends RunListeners<TrainEvent> {
 /** Options of {@link generate}. */
 export interface GenerateOptions extends RunListeners<GenerateEvent> {
   /**
+   * How conversations become text: chatml, llama3, gemma, phi3, mistral, qwen3 or plain, a file with a Jinja template, or the template itself.
+   *
+   * Default: the model's own, else chatml or plain.
+   */
+  chatTemplate?: string;
+
+  /**
    * Where to compute.
    *
    * Default: auto.
@@ -501,9 +508,19 @@ export interface GenerateOptions extends RunListeners<GenerateEvent> {
   adapter?: string;
 
   /**
-   * The text to continue.
+   * The text to continue, or with --chat what a user says.
    */
   prompt: string;
+
+  /**
+   * Write the prompt into the model's chat template; the model answers, and its turn ends the text.
+   */
+  chat?: boolean;
+
+  /**
+   * A system message before the prompt of a chat.
+   */
+  system?: string;
 
   /**
    * Most tokens to write.

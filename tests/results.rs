@@ -322,3 +322,28 @@ fn what_cannot_be_merged_is_refused_and_nothing_is_written() {
             .all(|entry| !entry.file_name().to_string_lossy().ends_with(".tmp"))
     );
 }
+
+#[test]
+fn a_chat_is_answered_as_it_was_learned_and_ends_with_its_turn() {
+    let chat = json!({ "messages": [
+        { "role": "user", "content": "Which colour is the sky?" },
+        { "role": "assistant", "content": "It is green." },
+    ] });
+    let desk = Desk::new(&chat.to_string());
+    let run = json!({ "data": desk.text("data.jsonl"), "epochs": 40, "lr": 0.005 });
+    desk.run(run).0.unwrap();
+    let ask = |more: Value| {
+        let mut all = json!({
+            "adapter": desk.text("out"), "prompt": "Which colour is the sky?", "temperature": 0
+        });
+        let more = more.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(more);
+        call::<GenerateOptions, _>(generate, all).0
+    };
+    let answer: Generated = ask(json!({ "chat": true, "maxTokens": 32 })).unwrap();
+    assert_eq!(answer.text.trim(), "It is green.");
+    assert_eq!(answer.reason, Reason::End);
+    let error = ask(json!({ "system": "Be brief." })).unwrap_err();
+    assert_eq!(error.code, Code::Usage);
+    assert!(error.message.contains("--chat"), "{}", error.message);
+}

@@ -59,6 +59,11 @@ const COMMANDS = [
         command:
           'amv-train generate --model base.gguf --adapter notes/ --temperature 0 --prompt "Dear"',
       },
+      {
+        title: "An answer of a model that chats",
+        command:
+          'amv-train generate --model instruct.gguf --adapter chats/ --chat --prompt "What is the capital of Glania?"',
+      },
     ],
   },
   {

@@ -90,7 +90,7 @@ static OPTIONS: &[OptionSpec] = &[
         .doc("Refuse data with records that would be left out, such as empty ones and those with nothing to learn."),
     option("chat-template", Text, "NAME|FILE|TEXT")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data", "eval"])
+        .commands(&["train", "data", "eval", "generate"])
         .default("the model's own, else chatml or plain")
         .doc("How conversations become text: chatml, llama3, gemma, phi3, mistral, qwen3 or plain, a file with a Jinja template, or the template itself."),
     option("train-on", choice(&["all", "completions", "assistant"]), "")

@@ -37,7 +37,15 @@ pub(super) static OPTIONS: &[OptionSpec] = &[
         .commands(&["generate"])
         .required()
         .group(WRITING)
-        .doc("The text to continue."),
+        .doc("The text to continue, or with --chat what a user says."),
+    option("chat", Flag, "")
+        .commands(&["generate"])
+        .group(WRITING)
+        .doc("Write the prompt into the model's chat template; the model answers, and its turn ends the text."),
+    option("system", Text, "TEXT")
+        .commands(&["generate"])
+        .group(WRITING)
+        .doc("A system message before the prompt of a chat."),
     option("max-tokens", at_least(1), "N")
         .commands(&["generate"])
         .group(WRITING)

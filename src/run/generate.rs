@@ -1,12 +1,15 @@
-//! `generate`: a model, with or without an adapter, continues a prompt.
+//! `generate`: a model, with or without an adapter, continues a prompt or answers a chat's first message.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::bail;
+use crate::data::chat::Chat;
+use crate::data::{Conversation, Tokenizer};
 use crate::error::Result;
 use crate::generate::{self, Sampler};
 use crate::run::Package;
@@ -21,6 +24,10 @@ pub struct GenerateOptions {
     pub model: String,
     pub adapter: Option<String>,
     pub prompt: String,
+    /// The prompt is what a user says, and the model answers.
+    pub chat: bool,
+    pub system: Option<String>,
+    pub chat_template: Option<String>,
     pub max_tokens: usize,
     pub temperature: f64,
     pub top_k: usize,
@@ -38,6 +45,9 @@ impl Default for GenerateOptions {
             model: BUILT_IN.to_owned(),
             adapter: None,
             prompt: String::new(),
+            chat: false,
+            system: None,
+            chat_template: None,
             max_tokens: 256,
             temperature: 0.7,
             top_k: 40,
@@ -87,6 +97,14 @@ pub fn generate(
     if options.prompt.is_empty() {
         bail!(Usage, "--prompt is empty; name a text to continue");
     }
+    for (name, given) in [
+        ("system", options.system.is_some()),
+        ("chat-template", options.chat_template.is_some()),
+    ] {
+        if given && !options.chat {
+            bail!(Usage, "--{name} is for chats; add --chat");
+        }
+    }
     with_threads(&options.backend, options.threads, || {
         let adapted = Adapted::open(
             &options.model,
@@ -96,7 +114,7 @@ pub fn generate(
         )?;
         let model = adapted.decoder(adapted.adapter())?;
         let tokenizer = &adapted.base.tokenizer;
-        let prompt = tokenizer.encode_document(&options.prompt)?;
+        let (prompt, ends) = begin(options, tokenizer, listener)?;
         let room = adapted.base.spec.context;
         if prompt.len() >= room {
             let message = format!(
@@ -115,7 +133,6 @@ pub fn generate(
             repeat_penalty: options.repeat_penalty as f32,
             seed: options.seed,
         };
-        let ends: Vec<u32> = tokenizer.eos().into_iter().collect();
         let tell = |text: String| listener.event(&Event::Token { text });
         let mut stream = TextStream::new(tokenizer, &prompt, &options.stop);
         let (mut first, mut reason) = (None, None);
@@ -162,4 +179,32 @@ pub fn generate(
             duration_ms: duration.as_millis() as u64,
         })
     })
+}
+
+/// The ids that the model continues, and those that end its text.
+fn begin(
+    options: &GenerateOptions,
+    tokenizer: &Tokenizer,
+    listener: &dyn Listener,
+) -> Result<(Vec<u32>, Vec<u32>)> {
+    if !options.chat {
+        let ends = tokenizer.eos().into_iter().collect();
+        return Ok((tokenizer.encode_document(&options.prompt)?, ends));
+    }
+    let chat = Chat::open(tokenizer, options.chat_template.as_deref())?;
+    if let Some(notice) = chat.notice() {
+        listener.event(&Event::Warning {
+            code: "CHAT_TEMPLATE",
+            message: notice.to_owned(),
+        });
+    }
+    let message = |role: &str, content: &str| {
+        let pairs = [("role", role), ("content", content)];
+        Map::from_iter(pairs.map(|(key, text)| (key.to_owned(), Value::from(text))))
+    };
+    let system = options.system.iter();
+    let mut messages: Vec<_> = system.map(|text| message("system", text)).collect();
+    messages.push(message("user", &options.prompt));
+    let prompt = chat.prompt(tokenizer, &Conversation::new(messages))?;
+    Ok((prompt, chat.turn_ends(tokenizer)?))
 }

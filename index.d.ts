@@ -401,6 +401,11 @@ export interface TrainOptions extends RunListeners<TrainEvent> {
    * Also write every event to this file, one JSON object a line.
    */
   log?: string;
+
+  /**
+   * Also write the numbers of the run to this folder for TensorBoard: `tensorboard --logdir DIR` shows them. Give every run a folder of its own.
+   */
+  tensorboard?: string;
 }
 
 /** Options of {@link data}. */

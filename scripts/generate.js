@@ -1,7 +1,8 @@
 "use strict";
 
 // Writes what follows from the table of options in src/node/options.rs: lib/options.json, and the marked parts of
-// index.d.ts, README.md and docs/commands.md. `npm run generate` after changing the table; a test checks that nothing is behind.
+// index.d.ts, README.md and docs/commands.md; and, of report/ and uPlot, the template of report.html. `npm run generate`
+// after changing any of them; a test checks that nothing is behind.
 
 const fs = require("node:fs");
 const path = require("node:path");
@@ -9,6 +10,7 @@ const prettier = require("prettier");
 const { loadNative } = require("../lib/native.js");
 const { COMMANDS } = require("../bin/cli/commands.js");
 const { property } = require("../lib/options.js");
+const { reportTemplate } = require("./report.js");
 
 const ROOT = path.join(__dirname, "..");
 
@@ -54,7 +56,8 @@ async function generated() {
   for (const [file, text] of Object.entries(texts)) {
     texts[file] = await prettier.format(text, { filepath: file });
   }
-  return texts;
+  // As it is: what is inlined keeps its own form.
+  return { ...texts, "src/run/report/template.html": reportTemplate() };
 }
 
 /** The file with everything between its two marker lines replaced. */

@@ -1,7 +1,7 @@
 "use strict";
 
-// Writes THIRD-PARTY-NOTICES.md: the crates compiled into the addon with their licences, and what the built-in model
-// was made from.
+// Writes THIRD-PARTY-NOTICES.md: the crates compiled into the addon with their licences, what is in report.html, and what
+// the built-in model was made from.
 
 const { execFileSync } = require("node:child_process");
 const fs = require("node:fs");
@@ -34,6 +34,9 @@ const rows = metadata.packages
   .filter(({ id }) => linked.has(id) && id !== metadata.resolve.root)
   .map(({ name, version, license }) => `| ${name} | ${version} | ${license} |`)
   .sort();
+const uplot = path.dirname(require.resolve("uplot/package.json"));
+const { version } = require("uplot/package.json");
+const licence = fs.readFileSync(path.join(uplot, "LICENSE"), "utf8");
 const model = fs.readFileSync(path.join(root, "builtin/NOTICE.md"), "utf8");
 fs.writeFileSync(
   path.join(root, "THIRD-PARTY-NOTICES.md"),
@@ -48,6 +51,14 @@ amv-train is licensed under Apache-2.0, see [LICENSE](LICENSE). It contains the 
 | crate | version | licence |
 | --- | --- | --- |
 ${rows.join("\n")}
+
+## In report.html
+
+uPlot ${version} (https://github.com/leeoniya/uPlot) draws the curves:
+
+\`\`\`text
+${licence.trim()}
+\`\`\`
 
 ${model.trim().replace(/^# /, "## ").replace(/\n## /g, "\n### ")}
 `,

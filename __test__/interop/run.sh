@@ -37,3 +37,8 @@ node "$here/check_llamacpp.js" "$out"
 HF_HUB_OFFLINE=1 "$venv/bin/python" "$here/check_peft.py" "$out"
 npm run --silent build
 node "$here/check_hub.js" "$venv/bin/python" "$out/hub"
+for resumed in "--max-steps 4 --quiet" "--max-steps 7 --quiet --resume auto"; do
+  # shellcheck disable=SC2086
+  node bin/amv-train.js train --seq-len 64 --eval-split 0.05 --eval-every 3 --output "$out/board/" --tensorboard "$out/board-events" $resumed
+done
+"$venv/bin/python" "$here/check_tensorboard.py" "$out/board-events" "$out/board.amv/metrics.jsonl"

@@ -248,6 +248,9 @@ static OPTIONS: &[OptionSpec] = &[
     option("log", Path, "FILE")
         .group(OUTPUT)
         .doc("Also write every event to this file, one JSON object a line."),
+    option("tensorboard", Path, "DIR")
+        .group(OUTPUT)
+        .doc("Also write the numbers of the run to this folder for TensorBoard: `tensorboard --logdir DIR` shows them. Give every run a folder of its own."),
     option("json", Flag, "")
         .command_line()
         .group(OUTPUT)

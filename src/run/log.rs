@@ -1,4 +1,4 @@
-//! Events on their way out: to the caller, and as JSON lines to files.
+//! Events on their way out: to the caller, as JSON lines to files, and to what shows the run.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
@@ -8,9 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::run::report::Report;
+use crate::run::tensorboard::EventFile;
 use crate::train::{Event, Listener};
 
-/// Passes events on and writes each to its files, one JSON object a line.
+/// Passes events on and writes each to its files.
 pub struct Log<'a> {
     listener: &'a dyn Listener,
     written: Mutex<Written>,
@@ -18,9 +20,36 @@ pub struct Log<'a> {
 
 #[derive(Default)]
 struct Written {
-    files: Vec<File>,
+    files: Vec<EventWriter>,
     /// Lines before the start of the run, for files that are added later: none of them misses a warning.
     before_start: Vec<u8>,
+}
+
+/// What becomes of an event besides telling it.
+enum EventWriter {
+    /// One JSON object a line.
+    Lines(File),
+    Report(Box<Report>),
+    TensorBoard(EventFile),
+}
+
+impl EventWriter {
+    /// `line` is the event as JSON, with a line end.
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        match self {
+            EventWriter::Lines(file) => file.write_all(line),
+            EventWriter::Report(report) => report.event(line),
+            EventWriter::TensorBoard(file) => file.event(line),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            EventWriter::Lines(_) => "the event log",
+            EventWriter::Report(_) => "report.html",
+            EventWriter::TensorBoard(_) => "the file for TensorBoard",
+        }
+    }
 }
 
 impl<'a> Log<'a> {
@@ -49,8 +78,30 @@ impl<'a> Log<'a> {
         }
         let mut written = self.written();
         file.write_all(&written.before_start).map_err(failed)?;
-        written.files.push(file);
+        written.files.push(EventWriter::Lines(file));
         Ok(())
+    }
+
+    /// Also writes a report, which has read what was told before.
+    pub fn add_report(&self, report: Report) {
+        self.written()
+            .files
+            .push(EventWriter::Report(Box::new(report)));
+    }
+
+    /// Also writes for TensorBoard.
+    pub fn add_event_file(&self, file: EventFile) {
+        self.written().files.push(EventWriter::TensorBoard(file));
+    }
+
+    /// Tells the report that the run has ended with `error`.
+    pub fn failed(&self, error: &Error) {
+        for file in &mut self.written().files {
+            if let EventWriter::Report(report) = file {
+                // The error itself is told to the caller; nothing more can be done for the page.
+                let _ = report.failed(error);
+            }
+        }
     }
 
     fn written(&self) -> MutexGuard<'_, Written> {
@@ -93,19 +144,17 @@ impl Listener for Log<'_> {
             }
             _ => (),
         }
-        written
-            .files
-            .retain_mut(|file| match file.write_all(&line) {
-                Ok(()) => true,
-                Err(cause) => {
-                    let message = format!("the event log cannot be written any more: {cause}");
-                    self.listener.event(&Event::Warning {
-                        code: "IO",
-                        message,
-                    });
-                    false
-                }
-            });
+        written.files.retain_mut(|file| match file.write(&line) {
+            Ok(()) => true,
+            Err(cause) => {
+                let message = format!("{} cannot be written any more: {cause}", file.name());
+                self.listener.event(&Event::Warning {
+                    code: "IO",
+                    message,
+                });
+                false
+            }
+        });
     }
 }
 

@@ -151,6 +151,11 @@ impl<'a> Session<'a> {
         Ok(saved.progress.clone())
     }
 
+    /// The options with what the defaults came to, as JSON.
+    pub fn used(&self) -> serde_json::Value {
+        json!(self.used)
+    }
+
     /// What it writes: f32 values, and their moments in checkpoints.
     pub fn room(&self) -> Room {
         let parameters = 4 * self.adapter.parameter_count() as u64;

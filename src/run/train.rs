@@ -10,8 +10,10 @@ use crate::error::{Code, Error, Result};
 use crate::export::{self, Output};
 use crate::run::Package;
 use crate::run::log::Log;
+use crate::run::report::Report;
 use crate::run::resume::Resume;
 use crate::run::session::Session;
+use crate::run::tensorboard::EventFile;
 use crate::run::workspace::Workspace;
 use crate::train::checkpoint::Checkpoints;
 use crate::train::{Event, Listener, Progress, Status, TrainOptions};
@@ -63,7 +65,13 @@ pub fn train(
         if let Some(path) = &options.log {
             log.add_file(Path::new(path), resumed)?;
         }
-        log.add_file(&workspace.metrics(), resumed.filter(|_| continued))?;
+        let metrics = workspace.metrics();
+        log.add_file(&metrics, resumed.filter(|_| continued))?;
+        log.add_report(Report::open(workspace.report(), run.used(), &metrics)?);
+        if let Some(directory) = &options.tensorboard {
+            let directory = Path::new(directory);
+            log.add_event_file(EventFile::create(directory, &run.used(), resumed)?);
+        }
         log.event(&run.start_event(backend, threads, resumed));
         let before = progress.elapsed;
         let identity = || run.identity();
@@ -104,7 +112,7 @@ pub fn train(
             log.event(&end);
             Ok(end)
         }
-        trained => trained,
+        trained => trained.inspect_err(|error| log.failed(error)),
     }
 }
 

@@ -84,6 +84,11 @@ impl Workspace {
         Checkpoints::new(output.work_directory().join("checkpoints"))
     }
 
+    /// The run as a page.
+    pub fn report(&self) -> PathBuf {
+        self.dir.join("report.html")
+    }
+
     /// Every event of the run, one JSON object a line.
     pub fn metrics(&self) -> PathBuf {
         self.dir.join("metrics.jsonl")

@@ -58,6 +58,8 @@ pub struct TrainOptions {
     pub threads: usize,
     pub overwrite: bool,
     pub log: Option<String>,
+    /// Folder for TensorBoard's event files.
+    pub tensorboard: Option<String>,
     pub save_every: Interval,
     pub keep: usize,
     pub save_best: bool,
@@ -113,6 +115,7 @@ impl Default for TrainOptions {
             threads: 0,
             overwrite: false,
             log: None,
+            tensorboard: None,
             save_every: Interval::Text("10m".to_owned()),
             keep: 2,
             save_best: false,

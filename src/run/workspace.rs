@@ -75,6 +75,7 @@ impl Workspace {
             workspace.locks.push(file);
         }
         clean(&directory);
+        clean(&workspace.dir);
         clean(Self::checkpoints(output).directory());
         Ok(workspace)
     }

@@ -218,6 +218,8 @@ def losses(folder, processing, mode):
     linear = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     model = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules=linear, task_type="CAUSAL_LM"))
     if mode == "assistant":
+        # A name, not the place where the script ran.
+        model.peft_config["default"].base_model_name_or_path = folder.name
         model.save_pretrained(folder / "adapter")
         (folder / "adapter" / "README.md").unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as out:

@@ -100,6 +100,17 @@ export declare function verify(
  */
 export declare function pull(options: PullOptions): Work<PullResult, PullEvent>;
 
+/**
+ * The memory that {@link train} would occupy with the same options, and whether it is free, without training. The data is
+ * read and tokenized, since the longest samples decide; nothing is written.
+ *
+ * @example
+ * const { total, fits, wouldFit } = await plan({ model: "base.gguf", data: "notes.txt", batchSize: 4 });
+ */
+export declare function plan(
+  options: PlanOptions,
+): Work<MemoryPlan, TrainEvent>;
+
 // generated from src/node/options.rs
 
 /** Options of {@link train}. */
@@ -362,6 +373,18 @@ export interface TrainOptions extends RunListeners<TrainEvent> {
    * Default: 0, one for each core.
    */
   threads?: number;
+
+  /**
+   * Memory that must stay free: a run that would leave less is refused before any work, with the settings that would fit.
+   *
+   * Default: 300.
+   */
+  guardBand?: number;
+
+  /**
+   * Instead of refusing a run that is too large, compute it in smaller micro-batches and more of them; each step learns the same.
+   */
+  fit?: boolean;
 
   /**
    * Where the adapter goes: x.safetensors (with x_config.json and x.gguf beside it), or a directory such as my-adapter/ that PEFT loads as is.
@@ -761,6 +784,324 @@ export interface PullOptions extends RunListeners<PullEvent> {
    */
   model: string;
 }
+
+/** Options of {@link plan}. */
+export interface PlanOptions extends RunListeners<TrainEvent> {
+  /**
+   * The base model: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name. It is read, never changed.
+   *
+   * Default: tiny-transformer.
+   */
+  model?: string;
+
+  /**
+   * Training data, a file or a folder of files: text; JSONL or a JSON array of {"text"}, {"prompt", "completion"}, {"messages"}, {"instruction", "output"} or {"conversations"}; CSV or TSV with such columns.
+   *
+   * Default: the sample corpus, only with the built-in model.
+   */
+  data?: string;
+
+  /**
+   * Most tokens in one sample, BOS and EOS included. What becomes of longer ones is up to --truncate.
+   *
+   * Default: 512, or the model's if shorter.
+   */
+  seqLen?: number;
+
+  /**
+   * What becomes of a record that is longer than --seq-len: its end or its start is cut off, it is split into several samples, or it is left out.
+   *
+   * Default: split for texts, end for the rest.
+   */
+  truncate?: "end" | "start" | "split" | "drop";
+
+  /**
+   * Refuse data with records that would be left out, such as empty ones and those with nothing to learn.
+   */
+  strict?: boolean;
+
+  /**
+   * How conversations become text: chatml, llama3, gemma, phi3, mistral, qwen3 or plain, a file with a Jinja template, or the template itself.
+   *
+   * Default: the model's own, else chatml or plain.
+   */
+  chatTemplate?: string;
+
+  /**
+   * Which tokens are learned: all, completions (the last answer of a conversation), or every turn of the assistant.
+   *
+   * Default: assistant for conversations, completions for prompts with completions, all for texts.
+   */
+  trainOn?: "all" | "completions" | "assistant";
+
+  /**
+   * Whether the words that open a turn of the assistant are left out of what is learned.
+   *
+   * Default: on.
+   */
+  maskRoleHeader?: "on" | "off";
+
+  /**
+   * Whether a document ends with its end token, trained once (auto), or without one (never).
+   *
+   * Default: auto.
+   */
+  eos?: "auto" | "never";
+
+  /**
+   * Take the samples in file order in every epoch.
+   */
+  noShuffle?: boolean;
+
+  /**
+   * Fill rows of up to --seq-len tokens with several samples, each of which sees only itself; --batch-size then counts rows. Steps of short texts become as long as others; no token is ever padding, packed or not.
+   */
+  packing?: boolean;
+
+  /**
+   * Seed of the shuffle, of dropout and of the first adapter values. The same seed on the same machine gives the same adapter.
+   *
+   * Default: 0.
+   */
+  seed?: number;
+
+  /**
+   * Passes over the training data.
+   *
+   * Default: 3.
+   */
+  epochs?: number;
+
+  /**
+   * Most optimizer steps; 0 leaves the length to the epochs. The smaller of the two wins.
+   *
+   * Default: 0.
+   */
+  maxSteps?: number;
+
+  /**
+   * Samples computed together. Shuffled samples are dealt so that batches have about as many tokens each.
+   *
+   * Default: 1.
+   */
+  batchSize?: number;
+
+  /**
+   * Batches that make one optimizer step. The loss is divided by the target tokens of the whole step, so batch 2 equals two accumulated batches of 1.
+   *
+   * Default: 1.
+   */
+  gradAccum?: number;
+
+  /**
+   * Highest learning rate.
+   *
+   * Default: 0.0001.
+   */
+  lr?: number;
+
+  /**
+   * How the learning rate falls after the warm-up.
+   *
+   * Default: cosine.
+   */
+  lrScheduler?: "constant" | "linear" | "cosine";
+
+  /**
+   * Steps over which the learning rate rises, as a number or as a share of all steps, rounded down.
+   *
+   * Default: 3% for linear and cosine, 0 for constant.
+   */
+  warmup?: number | `${number}%`;
+
+  /**
+   * AdamW with betas 0.9 and 0.999 and epsilon 1e-8, or plain SGD, as PyTorch defines them.
+   *
+   * Default: adamw.
+   */
+  optimizer?: "adamw" | "sgd";
+
+  /**
+   * Weight decay of the adapter: decoupled in AdamW, added to the gradient in SGD.
+   *
+   * Default: 0.
+   */
+  weightDecay?: number;
+
+  /**
+   * Gradients of a larger global norm are scaled down to it; 0 turns clipping off.
+   *
+   * Default: 1.0.
+   */
+  maxGradNorm?: number;
+
+  /**
+   * Rank of the adapter: larger learns more and takes more memory.
+   *
+   * Default: 8.
+   */
+  rank?: number;
+  /** Same as `rank`. */
+  loraRank?: number;
+
+  /**
+   * Strength of the adapter: its output is scaled by alpha / rank, or by alpha / √rank with rsLoRA.
+   *
+   * Default: 16.0.
+   */
+  alpha?: number;
+  /** Same as `alpha`. */
+  loraAlpha?: number;
+
+  /**
+   * Other ranks for some layers, such as q_proj=16,v_proj=4. A name is a regular expression for a layer's path or its end, as in PEFT; the first that matches counts.
+   */
+  rankPattern?: Readonly<Record<string, number>>;
+
+  /**
+   * Other alphas for some layers, written like rank-pattern.
+   */
+  alphaPattern?: Readonly<Record<string, number>>;
+
+  /**
+   * Scale by alpha / √rank instead of alpha / rank (rsLoRA), so that large ranks learn as fast as small ones.
+   */
+  rslora?: boolean;
+
+  /**
+   * Train the length of each output apart from its direction (DoRA): often better at low ranks, and slower. PEFT loads it; llama.cpp only when merged into its base.
+   */
+  dora?: boolean;
+
+  /**
+   * Share of the adapter's inputs that are dropped at random while training.
+   *
+   * Default: 0.
+   */
+  loraDropout?: number;
+
+  /**
+   * What gets an adapter: all-linear, attention, mlp, names such as q_proj,v_proj, both, or one regular expression for whole paths. embed_tokens and lm_head must be named, where they are not the same table.
+   *
+   * Default: all-linear.
+   */
+  target?: string | readonly string[];
+
+  /**
+   * Of the targets, only those in these decoder layers, such as 0-7,12 or last:8.
+   *
+   * Default: all.
+   */
+  layers?: string | readonly number[];
+
+  /**
+   * Continue from this adapter: a PEFT directory, a .safetensors file or a .gguf file. Its rank, alpha, patterns, targets and kind hold; a contradicting flag is an error.
+   */
+  initAdapter?: string;
+
+  /**
+   * Share of the samples held back to measure the loss on, chosen by the seed.
+   *
+   * Default: 0.
+   */
+  evalSplit?: number;
+
+  /**
+   * Measure the loss on this file instead of on a share of the samples.
+   */
+  evalData?: string;
+
+  /**
+   * Steps between two evaluations.
+   *
+   * Default: each epoch.
+   */
+  evalEvery?: number;
+
+  /**
+   * Steps between two texts that the model writes, to watch it learn; 0 turns them off.
+   *
+   * Default: 0.
+   */
+  sampleEvery?: number;
+
+  /**
+   * Where to compute.
+   *
+   * Default: auto.
+   */
+  backend?: "auto" | "cpu";
+
+  /**
+   * How products are computed; f32 rounds nowhere.
+   *
+   * Default: auto.
+   */
+  precision?: "auto" | "f32";
+
+  /**
+   * Threads to compute with.
+   *
+   * Default: 0, one for each core.
+   */
+  threads?: number;
+
+  /**
+   * Memory that must stay free: a run that would leave less is refused before any work, with the settings that would fit.
+   *
+   * Default: 300.
+   */
+  guardBand?: number;
+
+  /**
+   * Instead of refusing a run that is too large, compute it in smaller micro-batches and more of them; each step learns the same.
+   */
+  fit?: boolean;
+
+  /**
+   * As for `train`, so that its command line can be planned as it is; not looked at.
+   */
+  output?: string;
+
+  /**
+   * Replace an output that exists; without it such an output is refused before any work.
+   */
+  overwrite?: boolean;
+
+  /**
+   * Steps or minutes between two checkpoints, which keep everything a run needs to go on; 0 leaves those at its end and when it is stopped.
+   *
+   * Default: 10m.
+   */
+  saveEvery?: number | `${number}m`;
+
+  /**
+   * Newest checkpoints to keep.
+   *
+   * Default: 2.
+   */
+  keep?: number;
+
+  /**
+   * Also keep the checkpoint of the evaluation with the lowest loss, and write that adapter at the end instead of the last one.
+   */
+  saveBest?: boolean;
+
+  /**
+   * Go on with an interrupted run: auto takes the newest checkpoint of --output, or starts anew when there is none; PATH names a checkpoint. Data, model and settings must be the same; --epochs and --max-steps may grow.
+   */
+  resume?: string;
+
+  /**
+   * Also write every event to this file, one JSON object a line.
+   */
+  log?: string;
+
+  /**
+   * Also write the numbers of the run to this folder for TensorBoard: `tensorboard --logdir DIR` shows them. Give every run a folder of its own.
+   */
+  tensorboard?: string;
+}
 // end of the generated part
 
 /** What can follow and end a run; part of the options of every training function. */
@@ -833,7 +1174,7 @@ export interface DataSummary {
   tokens: number;
   /** Those of them that are learned. */
   targets: number;
-  /** Tokens of the longest sample. */
+  /** Tokens of the longest sample, or with `packing` of the longest row. */
   longest: number;
   /** How many samples have `from` to `to` tokens, both inclusive. */
   lengths: { from: number; to: number; samples: number }[];
@@ -862,8 +1203,51 @@ export interface StartEvent {
   totalSteps: number;
   /** The step whose checkpoint the run goes on from; absent in a run from the start. */
   resumedStep?: number;
-  /** Bytes by purpose. */
-  plan: Record<string, number>;
+  plan: MemoryPlan;
+}
+
+/**
+ * Peak memory in bytes by part, and what is free. Activations, logits and saving are never alive at once, so `total` is
+ * less than the sum.
+ */
+export interface MemoryPlan {
+  /** Pages of the model's files; the system may drop them and read them again. */
+  baseMapped: number;
+  /** Norms and biases in f32. */
+  baseResident: number;
+  /** The input of every layer that is walked back, and the graph of one layer. */
+  activations: number;
+  /** The last norm, a slice of the vocabulary, and the gradient it leaves. */
+  logits: number;
+  adapter: number;
+  gradients: number;
+  optimizer: number;
+  /** Unpacked and packed blocks of matrices, attention scores, stacks of threads. */
+  workspace: number;
+  /** Freed memory that the C library keeps between the blocks in use. */
+  allocator: number;
+  /** Tokenizer and samples, measured. */
+  data: number;
+  /** Copies of the adapter while its files are written. */
+  saving: number;
+  /** What the process occupied before, measured: Node.js and this library. */
+  program: number;
+  /** The most that is resident at once. */
+  total: number;
+  /** What of `total` must stay for the run to work: of the mapped files only twice the largest layer or table. */
+  required: number;
+  /** What the process could still get when the plan was made; null when the system does not say. */
+  free: number | null;
+  guardBand: number;
+  /** Whether `required` leaves the guard band free; null when it is not known what is free. */
+  fits: boolean | null;
+  /** Samples computed together: fewer than asked for when `fit` made it so. */
+  batchSize: number;
+  gradAccum: number;
+  /** Tokens of the longest sample. */
+  longestSample: number;
+  /** Where the run does not fit: flags of a smaller one that does, and its total. */
+  wouldFit?: { flags: string; total: number };
 }
 
 /** One optimizer step. */
@@ -1048,6 +1432,8 @@ export interface EndEvent {
   /** Every file written. */
   files: string[];
   durationMs: number;
+  /** The highest resident memory while it ran, the rest of the process included; 0 when the system does not say. */
+  peakBytes: number;
 }
 
 /**

@@ -49,6 +49,7 @@ module.exports = {
   merge: starter("merge"),
   verify: starter("verify"),
   pull,
+  plan: starter("plan"),
   TermuxTrainer,
   inspect,
   models: answering(native.models),

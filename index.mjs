@@ -9,6 +9,7 @@ export const {
   merge,
   verify,
   pull,
+  plan,
   TermuxTrainer,
   inspect,
   models,

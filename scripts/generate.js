@@ -24,6 +24,7 @@ const TYPES = {
   merge: "MergeOptions",
   verify: "VerifyOptions",
   pull: "PullOptions",
+  plan: "PlanOptions",
 };
 
 /** The events of those that have others than a training; the rest of them tell of progress and warnings only. */
@@ -32,6 +33,7 @@ const EVENTS = {
   data: "TrainEvent",
   generate: "GenerateEvent",
   pull: "PullEvent",
+  plan: "TrainEvent",
 };
 
 /** The text every generated file should have, by its path from the root. */

@@ -26,6 +26,8 @@ pub mod models;
 
 pub mod generate;
 
+pub mod exec;
+
 pub mod data;
 
 pub mod train;

@@ -150,6 +150,20 @@ const COMMANDS = [
     ],
   },
   {
+    name: "plan",
+    summary: "show the memory a training run needs",
+    description:
+      "Shows the memory that `train` would need with the same options, part by part, whether it is free, and what would fit. Nothing is trained or written.",
+    run: () => require("./plan.js").plan,
+    examples: [
+      {
+        title: "Before a run on a phone",
+        command:
+          "amv-train plan --model base.gguf --data notes.txt --batch-size 4",
+      },
+    ],
+  },
+  {
     name: "info",
     summary: "show version, processor features, memory and backends",
     description:

@@ -3,7 +3,7 @@
 // How a run shows on standard error: one line that is redrawn on a terminal, plain lines elsewhere.
 
 const { masked, shortened } = require("./mask.js");
-const { bytes, count, duration, loss } = require("./quantities.js");
+const { bytes, count, duration, loss, planLine } = require("./quantities.js");
 const { printable, styled } = require("./terminal.js");
 
 const REDRAW_MS = 100;
@@ -202,7 +202,7 @@ class Progress {
       case "data":
         return dataText(event, this.#stream);
       case "start":
-        return `training ${count(event.trainableParameters)} parameters of ${printable(event.model)} on ${printable(event.device)}: ${event.totalSteps} steps`;
+        return `training ${count(event.trainableParameters)} parameters of ${printable(event.model)} on ${printable(event.device)}: ${event.totalSteps} steps\n${planLine(event.plan)}`;
       case "eval":
         return `eval at step ${event.step}: loss ${loss(event.loss)}, perplexity ${event.perplexity?.toFixed(2) ?? "not finite"}`;
       case "sample":

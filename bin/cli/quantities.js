@@ -42,4 +42,11 @@ function loss(value) {
   return value === null ? "not finite" : value.toFixed(4);
 }
 
-module.exports = { bytes, count, duration, loss };
+/** The plan in one line, for the start of a run. */
+function planLine(plan) {
+  const others = plan.total - plan.baseMapped - plan.activations;
+  const free = plan.free === null ? "" : ` of ${bytes(plan.free)} free`;
+  return `memory: at most ${bytes(plan.total)}${free} (base ${bytes(plan.baseMapped)}, activations ${bytes(plan.activations)}, the rest ${bytes(Math.max(others, 0))}); the longest sample has ${plan.longestSample} tokens`;
+}
+
+module.exports = { bytes, count, duration, loss, planLine };

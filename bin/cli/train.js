@@ -4,7 +4,7 @@
 
 const { AmvTrainError } = require("../../lib/errors.js");
 const { Progress } = require("./progress.js");
-const { duration, loss } = require("./quantities.js");
+const { bytes, duration, loss } = require("./quantities.js");
 const { follow } = require("./follow.js");
 const { printable } = require("./terminal.js");
 
@@ -18,9 +18,11 @@ async function train(given) {
   for (const notice of noticesFor(options)) progress.note(notice);
 
   let firstLoss;
+  let planned;
   const run = start({
     ...options,
     onEvent(event) {
+      if (event.type === "start") planned = event.plan.total;
       if (event.type === "step") firstLoss ??= event.loss;
       if (json) process.stdout.write(`${JSON.stringify(event)}\n`);
       else progress.event(event);
@@ -31,7 +33,8 @@ async function train(given) {
     progress,
     "finishing this step, then saving",
   );
-  if (!json) process.stdout.write(resultText(result, firstLoss, options));
+  if (!json)
+    process.stdout.write(resultText(result, { firstLoss, planned }, options));
 }
 
 function requireOutput(options) {
@@ -56,7 +59,7 @@ function noticesFor({ model, data }) {
   return notices;
 }
 
-function resultText(result, firstLoss, options) {
+function resultText(result, { firstLoss, planned }, options) {
   if (result.steps === 0) {
     return `${result.status} before the first step: nothing was learned, so nothing was saved\n`;
   }
@@ -65,6 +68,7 @@ function resultText(result, firstLoss, options) {
   const lines = [
     `${result.status}: ${result.steps} steps in ${duration(result.durationMs)}`,
     `final loss ${loss(result.finalLoss)}${change}`,
+    `memory: ${bytes(result.peakBytes)} at most, ${bytes(planned)} planned`,
     ...result.files.map((file) => `wrote ${printable(file)}`),
     ...nextCommand(result, options),
   ];

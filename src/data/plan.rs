@@ -59,11 +59,11 @@ impl Dealer {
         self.lengths.len().div_ceil(self.per_step())
     }
 
-    /// No micro-batch of any epoch has more tokens.
-    pub fn most_tokens(&self) -> usize {
+    /// Tokens of every row, the longest first: no micro-batch of any epoch has more than the first ones together.
+    pub fn row_lengths(&self) -> Vec<usize> {
         let mut lengths = self.lengths.clone();
         lengths.sort_unstable_by(|a, b| b.cmp(a));
-        lengths.iter().take(self.plan.batch_size).sum()
+        lengths
     }
 
     /// The micro-batches of step `step` (from 0), as sample numbers. The last step of an epoch has what is left.
@@ -149,6 +149,11 @@ impl Dealer {
 mod tests {
     use super::*;
 
+    fn most_tokens(dealer: &Dealer) -> usize {
+        let lengths = dealer.row_lengths().into_iter();
+        lengths.take(dealer.plan.batch_size).sum()
+    }
+
     const PLAN: Plan = Plan {
         batch_size: 2,
         grad_accum: 2,
@@ -227,7 +232,7 @@ mod tests {
             assert!(
                 of_batches
                     .iter()
-                    .all(|&tokens| tokens <= dealer.most_tokens())
+                    .all(|&tokens| tokens <= most_tokens(&dealer))
             );
         }
     }
@@ -251,6 +256,6 @@ mod tests {
         }
         seen.sort_unstable();
         assert_eq!(seen, (0..50).collect::<Vec<_>>());
-        assert!(steps < 25 && dealer.most_tokens() <= 400);
+        assert!(steps < 25 && most_tokens(&dealer) <= 400);
     }
 }

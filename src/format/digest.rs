@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 /// One buffer is hashed while the next is read.
 const BUFFER_BYTES: usize = 1 << 20;
 const BUFFERS: usize = 3;
+/// What hashing a file occupies: its buffers, and the one that is read into.
+pub const HASHING_BYTES: usize = (BUFFERS + 1) * BUFFER_BYTES;
 
 /// The SHA-256 of a model's weight files, in lower-case hexadecimal.
 ///

@@ -13,7 +13,7 @@ use crate::quant::Weight;
 use crate::tensor::{Ctx, Grads, Segment, Tensor, checkpoint};
 
 /// Logits in a block: 32 MiB, of which a backward holds about five.
-const BLOCK_VALUES: usize = 8 * 1024 * 1024;
+pub(crate) const BLOCK_VALUES: usize = 8 * 1024 * 1024;
 
 pub(super) struct Head {
     linear: Linear,

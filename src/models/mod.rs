@@ -13,6 +13,7 @@ mod spec;
 
 pub use adapter_base::adapter_base;
 pub use decoder::Decoder;
+pub(crate) use head::BLOCK_VALUES as HEAD_BLOCK_VALUES;
 pub use spec::{DecoderSpec, LayerSpec};
 
 use crate::error;

@@ -61,6 +61,7 @@ pub static COMMANDS: &[Command] = &[
     command!("export", ExportOptions, run::export),
     command!("merge", MergeOptions, run::merge),
     command!("verify", VerifyOptions, run::verify),
+    command!("plan", TrainOptions, run::plan),
 ];
 
 /// The command `name`, or an error when the JavaScript side asks for one that is not there.

@@ -93,7 +93,7 @@ impl OptionSpec {
             required: false,
             group: "",
             surface: Surface::Everywhere,
-            commands: &["train"],
+            commands: &["train", "plan"],
             doc: "",
         }
     }

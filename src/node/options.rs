@@ -50,7 +50,7 @@ pub(super) const fn option(name: &'static str, kind: Kind, value: &'static str) 
 static OPTIONS: &[OptionSpec] = &[
     option("model", Path, "PATH")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data"])
+        .commands(&["train", "plan", "data"])
         .default("tiny-transformer")
         .doc("The base model: a Hugging Face directory, a .gguf file, org/name of the Hugging Face hub, or a built-in name. It is read, never changed."),
     option("model", Path, "NAME")
@@ -76,36 +76,36 @@ static OPTIONS: &[OptionSpec] = &[
         .doc("How many samples to show as they are trained."),
     option("seq-len", at_least(2), "N")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data", "eval"])
+        .commands(&["train", "plan", "data", "eval"])
         .default("512, or the model's if shorter")
         .doc("Most tokens in one sample, BOS and EOS included. What becomes of longer ones is up to --truncate."),
     option("truncate", choice(&["end", "start", "split", "drop"]), "")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data", "eval"])
+        .commands(&["train", "plan", "data", "eval"])
         .default("split for texts, end for the rest")
         .doc("What becomes of a record that is longer than --seq-len: its end or its start is cut off, it is split into several samples, or it is left out."),
     option("strict", Flag, "")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data", "eval"])
+        .commands(&["train", "plan", "data", "eval"])
         .doc("Refuse data with records that would be left out, such as empty ones and those with nothing to learn."),
     option("chat-template", Text, "NAME|FILE|TEXT")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data", "eval", "generate"])
+        .commands(&["train", "plan", "data", "eval", "generate"])
         .default("the model's own, else chatml or plain")
         .doc("How conversations become text: chatml, llama3, gemma, phi3, mistral, qwen3 or plain, a file with a Jinja template, or the template itself."),
     option("train-on", choice(&["all", "completions", "assistant"]), "")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data", "eval"])
+        .commands(&["train", "plan", "data", "eval"])
         .default("assistant for conversations, completions for prompts with completions, all for texts")
         .doc("Which tokens are learned: all, completions (the last answer of a conversation), or every turn of the assistant."),
     option("mask-role-header", choice(&["on", "off"]), "")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data", "eval"])
+        .commands(&["train", "plan", "data", "eval"])
         .default("on")
         .doc("Whether the words that open a turn of the assistant are left out of what is learned."),
     option("eos", choice(&["auto", "never"]), "")
         .group(MODEL_AND_DATA)
-        .commands(&["train", "data", "eval"])
+        .commands(&["train", "plan", "data", "eval"])
         .default("auto")
         .doc("Whether a document ends with its end token, trained once (auto), or without one (never)."),
     option("no-shuffle", Flag, "")
@@ -213,7 +213,7 @@ static OPTIONS: &[OptionSpec] = &[
     option("backend", Choice { choices: &["auto", "cpu"], elsewhere: &["vulkan", "opencl"] }, "")
         .group(MACHINE)
         .default("auto")
-        .commands(&["train", "generate", "eval", "verify"])
+        .commands(&["train", "plan", "generate", "eval", "verify"])
         .doc("Where to compute."),
     option("precision", choice(&["auto", "f32"]), "")
         .group(MACHINE)
@@ -222,12 +222,24 @@ static OPTIONS: &[OptionSpec] = &[
     option("threads", at_least(0), "N")
         .group(MACHINE)
         .default("0, one for each core")
-        .commands(&["train", "generate", "eval", "merge", "verify"])
+        .commands(&["train", "plan", "generate", "eval", "merge", "verify"])
         .doc("Threads to compute with."),
+    option("guard-band", at_least(0), "MB")
+        .group(MACHINE)
+        .default("300")
+        .doc("Memory that must stay free: a run that would leave less is refused before any work, with the settings that would fit."),
+    option("fit", Flag, "")
+        .group(MACHINE)
+        .doc("Instead of refusing a run that is too large, compute it in smaller micro-batches and more of them; each step learns the same."),
     option("output", Path, "PATH")
+        .commands(&["train"])
         .required()
         .group(OUTPUT)
         .doc("Where the adapter goes: x.safetensors (with x_config.json and x.gguf beside it), or a directory such as my-adapter/ that PEFT loads as is."),
+    option("output", Path, "PATH")
+        .group(OUTPUT)
+        .commands(&["plan"])
+        .doc("As for `train`, so that its command line can be planned as it is; not looked at."),
     option("overwrite", Flag, "")
         .group(OUTPUT)
         .doc("Replace an output that exists; without it such an output is refused before any work."),
@@ -254,12 +266,12 @@ static OPTIONS: &[OptionSpec] = &[
     option("json", Flag, "")
         .command_line()
         .group(OUTPUT)
-        .commands(&["train", "data", "generate", "eval", "export", "merge", "verify", "pull", "info", "models", "inspect"])
+        .commands(&["train", "plan", "data", "generate", "eval", "export", "merge", "verify", "pull", "info", "models", "inspect"])
         .doc("Print JSON on standard output and nothing else there; of a training run every event, one a line."),
     option("quiet", Flag, "")
         .command_line()
         .group(OUTPUT)
-        .commands(&["train", "generate", "eval", "export", "merge", "verify", "pull", "inspect"])
+        .commands(&["train", "plan", "generate", "eval", "export", "merge", "verify", "pull", "inspect"])
         .doc("Show no progress; warnings, errors and the result remain."),
 ];
 

@@ -7,7 +7,7 @@ use crate::ops::Attention;
 use crate::shape::Shape;
 
 /// Queries handled together by one thread.
-pub(super) const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
 
 /// Lengths of the axes of an attention.
 #[derive(Debug, Clone, Copy)]

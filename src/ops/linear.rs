@@ -13,7 +13,7 @@ use crate::shape::Shape;
 use crate::tensor::{Op, Tensor, apply};
 
 /// Values in a panel: 1 MiB, half of a common second-level cache.
-const PANEL_VALUES: usize = 256 * 1024;
+pub(crate) const PANEL_VALUES: usize = 256 * 1024;
 
 /// Which way the weight [out, in] is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

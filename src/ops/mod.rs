@@ -24,7 +24,8 @@ mod soft_cap;
 pub(crate) mod check;
 
 pub use attention::Attention;
+pub(crate) use attention_layout::BLOCK;
 pub use cross_entropy::IGNORED;
 pub use gated::Activation;
-pub(crate) use linear::for_panels;
+pub(crate) use linear::{PANEL_VALUES, for_panels};
 pub use rope::Pairs;

@@ -15,7 +15,7 @@ use crate::train::checkpoint::Identity;
 /// Options that may change from one part of a run to the next: they decide where things are, how long the run is, what is
 /// shown and kept, but not what a step learns. Of `model`, `data`, `evalData` and `initAdapter` the content counts, not
 /// the place.
-const FREE: [&str; 19] = [
+const FREE: [&str; 21] = [
     "model",
     "data",
     "evalData",
@@ -28,6 +28,8 @@ const FREE: [&str; 19] = [
     "backend",
     "precision",
     "threads",
+    "guardBand",
+    "fit",
     "log",
     "tensorboard",
     "saveEvery",

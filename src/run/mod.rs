@@ -2,6 +2,7 @@
 
 mod adapted;
 mod base;
+mod budget;
 mod data;
 mod describe;
 mod evaluate;
@@ -11,6 +12,7 @@ mod identity;
 mod log;
 mod merge;
 mod places;
+mod plan;
 mod report;
 mod resume;
 mod room;
@@ -33,5 +35,6 @@ pub use evaluate::{EvaluateOptions, Evaluated, Score, evaluate};
 pub use export::{ExportOptions, Exported, export};
 pub use generate::{GenerateOptions, Generated, Reason, generate};
 pub use merge::{MergeOptions, MergeType, Merged, merge};
+pub use plan::plan;
 pub use train::train;
 pub use verify::{Comparison, Verified, VerifyOptions, verify};

@@ -202,3 +202,9 @@ fn tell(
     }
     Ok(())
 }
+
+/// Tokens of the longest sample; 0 where there is none.
+pub fn longest(samples: &[Sample]) -> usize {
+    let lengths = samples.iter().map(|sample| sample.ids.len());
+    lengths.max().unwrap_or(0)
+}

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::backend;
-use crate::data::{Dealer, pieces};
+use crate::data::pieces;
 use crate::error;
 use crate::error::Result;
 use crate::export::{self, BaseModel, Export, Output};
@@ -17,6 +17,7 @@ use crate::models::{self, Decoder};
 use crate::nn::Loader;
 use crate::run::Package;
 use crate::run::base::Base;
+use crate::run::budget::{Before, Budget};
 use crate::run::identity::{compare, identity};
 use crate::run::log::Log;
 use crate::run::places;
@@ -29,8 +30,8 @@ use crate::run::settings::{settings, warmup};
 use crate::run::start::{go_on, new_adapter};
 use crate::train::checkpoint::{Checkpoint, Checkpoints, Identity};
 use crate::train::{
-    BUILT_IN, Event, LayerList, Listener, OptimizerName, Outcome, Progress, SampleMoment, Settings,
-    Shape, Status, TargetList, TrainOptions, Trainer, Warmup,
+    BUILT_IN, Event, LayerList, Listener, Outcome, Progress, SampleMoment, Settings, Shape, Status,
+    TargetList, TrainOptions, Trainer, Warmup,
 };
 
 /// What a user of llama.cpp should know before a DoRA run, not after it.
@@ -47,6 +48,8 @@ pub struct Session<'a> {
     adapter: Arc<Adapter>,
     corpus: Corpus,
     settings: Settings,
+    /// The memory plan, for the start event.
+    plan: Value,
 }
 
 impl<'a> Session<'a> {
@@ -57,10 +60,10 @@ impl<'a> Session<'a> {
         log: &Log,
         stop: &AtomicBool,
     ) -> Result<Session<'a>> {
+        let before = Before::run();
         let data = samples::data_path(options, package)?;
         let base = Base::open(&package.model_path(&options.model))?;
         go_on(stop)?;
-        base.begin_hashing();
         let corpus = samples::read(options, &data, &base, log, stop)?;
         log.event(&Event::Data {
             report: corpus.report.clone(),
@@ -69,10 +72,23 @@ impl<'a> Session<'a> {
         go_on(stop)?;
         let adapter_base = models::adapter_base(&base.checkpoint)?;
         let adapter = new_adapter(options, &adapter_base)?;
+        let budget = Budget::new(
+            options,
+            &base,
+            &adapter_base,
+            adapter.config(),
+            &corpus,
+            before.with_data(),
+        )?;
+        let sized = budget.decide(log)?;
+        // Not before: its buffers would be measured, and a run that is refused needs no hash.
+        base.begin_hashing();
         let loader = Loader::new(base.checkpoint.source(), Some(adapter.clone()));
         let model = Decoder::load(base.checkpoint.config(), &loader)?;
         go_on(stop)?;
-        let settings = settings(options, &corpus.samples, samples::seq_len(options, &base))?;
+        let mut settings = settings(options, &corpus.samples, samples::seq_len(options, &base))?;
+        settings.plan.batch_size = sized.batch_size;
+        settings.plan.grad_accum = sized.grad_accum;
         let used = TrainOptions {
             data: Some(data.display().to_string()),
             seq_len: Some(samples::seq_len(options, &base)),
@@ -107,6 +123,7 @@ impl<'a> Session<'a> {
             adapter,
             corpus,
             settings,
+            plan: sized.report,
         })
     }
 
@@ -161,18 +178,10 @@ impl<'a> Session<'a> {
         let parameters = 4 * self.adapter.parameter_count() as u64;
         let best = u64::from(self.options.save_best);
         Room {
-            checkpoint: parameters * (1 + self.moments() as u64),
+            checkpoint: parameters * (1 + self.options.optimizer.moments() as u64),
             checkpoints: self.options.keep as u64 + best + 1,
             // For PEFT and for llama.cpp.
             adapter: 2 * parameters,
-        }
-    }
-
-    /// Values that the optimizer remembers of each that is trained.
-    fn moments(&self) -> usize {
-        match self.options.optimizer {
-            OptimizerName::Adamw => 2,
-            OptimizerName::Sgd => 0,
         }
     }
 
@@ -208,16 +217,6 @@ impl<'a> Session<'a> {
         resumed_step: Option<usize>,
     ) -> Event {
         let trained = self.adapter.parameter_count();
-        let spec = &self.base.spec;
-        let tokens = Dealer::new(self.settings.plan, &self.corpus.samples).most_tokens();
-        let base: usize = self
-            .base
-            .checkpoint
-            .catalog()
-            .tensors()
-            .iter()
-            .filter_map(|tensor| tensor.bytes())
-            .sum();
         Event::Start {
             task: "llm",
             model: self.options.model.clone(),
@@ -226,13 +225,7 @@ impl<'a> Session<'a> {
             trainable_parameters: trained,
             total_steps: self.settings.schedule.total,
             resumed_step,
-            plan: json!({
-                "baseMapped": base,
-                "adapter": trained * 4,
-                "gradients": trained * 4,
-                "optimizer": trained * 4 * self.moments(),
-                "checkpoints": tokens * spec.width * spec.layers.len() * 4,
-            }),
+            plan: self.plan.clone(),
         }
     }
 

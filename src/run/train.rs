@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::backend;
+use crate::backend::{self, memory};
 use crate::error;
 use crate::error::{Code, Error, Result};
 use crate::export::{self, Output};
@@ -94,6 +94,7 @@ pub fn train(
             adapter: options.output.clone(),
             files,
             duration_ms: (before + started.elapsed()).as_millis() as u64,
+            peak_bytes: memory::peak_bytes(),
         };
         log.event(&end);
         Ok(end)
@@ -108,6 +109,7 @@ pub fn train(
                 adapter: options.output.clone(),
                 files: Vec::new(),
                 duration_ms: started.elapsed().as_millis() as u64,
+                peak_bytes: memory::peak_bytes(),
             };
             log.event(&end);
             Ok(end)

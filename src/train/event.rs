@@ -96,6 +96,8 @@ pub enum Event {
         adapter: String,
         files: Vec<String>,
         duration_ms: u64,
+        /// The highest resident memory of the run, the rest of the process included.
+        peak_bytes: u64,
     },
 }
 

@@ -56,6 +56,9 @@ pub struct TrainOptions {
     pub backend: String,
     pub precision: Precision,
     pub threads: usize,
+    /// MiB that must stay free.
+    pub guard_band: u64,
+    pub fit: bool,
     pub overwrite: bool,
     pub log: Option<String>,
     /// Folder for TensorBoard's event files.
@@ -113,6 +116,8 @@ impl Default for TrainOptions {
             backend: "auto".to_owned(),
             precision: Precision::Auto,
             threads: 0,
+            guard_band: 300,
+            fit: false,
             overwrite: false,
             log: None,
             tensorboard: None,
@@ -143,6 +148,16 @@ pub enum EosOption {
 pub enum OptimizerName {
     Adamw,
     Sgd,
+}
+
+impl OptimizerName {
+    /// Values it keeps for each that is trained.
+    pub fn moments(self) -> usize {
+        match self {
+            OptimizerName::Adamw => 2,
+            OptimizerName::Sgd => 0,
+        }
+    }
 }
 
 /// Both compute in f32 on this version's backends.

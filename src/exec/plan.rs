@@ -1,0 +1,214 @@
+//! Peak memory by part. Every part is the size of something the code holds, or measured when the plan is made.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::exec::decoder::{Walk, score_bytes, trained_bytes};
+use crate::format::Checkpoint;
+use crate::format::digest::HASHING_BYTES;
+use crate::lora::{LoraConfig, Site, layer_of};
+use crate::models::DecoderSpec;
+use crate::nn::Source;
+use crate::ops::PANEL_VALUES;
+
+/// The longest run of a product's inner axis that `gemm` packs at a time, in values.
+const PACKED_VALUES: usize = 512;
+/// What a thread touches of its stack and of the buffer in which `gemm` packs its share.
+const THREAD_BYTES: usize = (1 << 20) + (128 << 10);
+/// Of what comes and goes, the share that the C library may keep between blocks: it returns memory only from the end of its
+/// heap and in whole mappings. The one number here that is no size of ours; the grid of `tests/memory.rs` watches it.
+const ALLOCATOR_SHARE: usize = 4;
+/// Tokens that a text written to watch the model learn keeps in its cache.
+const WRITTEN_TOKENS: usize = 80;
+
+/// What a run computes, as far as its memory depends on it.
+#[derive(Clone, Copy)]
+pub struct Work<'a> {
+    pub spec: &'a DecoderSpec,
+    pub source: &'a dyn Source,
+    /// Every layer that could have an adapter.
+    pub sites: &'a [Site],
+    pub lora: &'a LoraConfig,
+    pub vocab: usize,
+    /// The head is the embedding table.
+    pub tied: bool,
+    /// The most tokens that are computed together in training.
+    pub tokens: usize,
+    /// Tokens of the longest held-out sample; 0 without.
+    pub eval_tokens: usize,
+    /// Whether a step adds up several micro-batches.
+    pub accumulates: bool,
+    /// Values the optimizer keeps for each that is trained.
+    pub moments: usize,
+}
+
+/// What else lies in memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Measured {
+    /// Resident before the run: Node.js, this library, the caller's own.
+    pub program: usize,
+    /// What tokenizer and samples added to it.
+    pub data: usize,
+    /// The highest that was resident so far.
+    pub peak: usize,
+}
+
+/// Where the run computes.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine {
+    pub threads: usize,
+}
+
+/// Bytes by part. Activations, logits and saving are never alive at once: `total` has the largest moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryPlan {
+    /// Pages of the model's files, which the system may drop and read again.
+    pub base_mapped: usize,
+    /// Norms and biases in f32.
+    pub base_resident: usize,
+    /// The stream before each layer that is walked back, and the graph of one layer.
+    pub activations: usize,
+    /// The last norm, a slice of the vocabulary, and the gradient it leaves.
+    pub logits: usize,
+    pub adapter: usize,
+    pub gradients: usize,
+    pub optimizer: usize,
+    /// Unpacked and packed blocks of matrices, attention scores, stacks.
+    pub workspace: usize,
+    /// Freed blocks that the C library keeps between those in use.
+    pub allocator: usize,
+    /// Tokenizer and samples, measured.
+    pub data: usize,
+    /// Copies of the adapter while its files are written.
+    pub saving: usize,
+    /// What was resident before the run, measured.
+    pub program: usize,
+    /// The most that is resident at once.
+    pub total: usize,
+    /// What of the total must stay for the run to work: of the mapped files only twice the largest part used at once.
+    pub required: usize,
+}
+
+impl MemoryPlan {
+    pub fn of(work: &Work, checkpoint: &Checkpoint, measured: Measured, machine: Machine) -> Self {
+        let spec = work.spec;
+        let stream = |tokens: usize| tokens * spec.width * 4;
+        let trained = trained_bytes(work);
+        let adapter: usize = trained.iter().sum();
+        let layers = spec.layers.len();
+        let embedding_learns = work.lora.targets_path("model.embed_tokens");
+        let first = match embedding_learns {
+            true => 0,
+            false => (0..layers).find(|&l| trained[l] > 0).unwrap_or(layers),
+        };
+        // Backward goes down: at layer l the streams before the layers from `first` to l are there, and that after l; and
+        // the gradients of the layers above, or of all when a micro-batch went before.
+        let at_layer = |layer: usize| {
+            let gradients: usize = match work.accumulates {
+                true => adapter,
+                false => trained[layer + 1..].iter().sum(),
+            };
+            let streams = stream(work.tokens) * (layer + 2 - first);
+            streams + gradients + Walk::new(work).layer(layer)
+        };
+        let backward = (first..layers).map(at_layer).max().unwrap_or(0);
+        let streams = stream(work.tokens) * (layers + 1 - first);
+        let before = if work.accumulates { adapter } else { 0 };
+        let head = streams + before + Walk::new(work).head();
+        let evaluation = match work.eval_tokens {
+            0 => 0,
+            tokens => {
+                let held_out = Work { tokens, ..*work };
+                let layer = (0..layers).map(|layer| Walk::new(&held_out).layer(layer));
+                layer.max().unwrap_or(0).max(Walk::new(&held_out).head()) + 2 * stream(tokens)
+            }
+        };
+        let cache = 2 * layers * WRITTEN_TOKENS * spec.kv_heads * spec.head_dim * 4;
+        // The cache twice while it grows; the logits of one token, and their order.
+        let writing = 2 * cache + 4 * work.vocab * 4;
+        // The values, in the order of either file, and as the bytes of one.
+        let saving = 4 * adapter;
+        let moment = [
+            backward,
+            head,
+            adapter + trained.iter().max().unwrap_or(&0),
+            evaluation,
+            writing,
+            saving,
+        ];
+        let moment = moment.into_iter().max().unwrap_or(0);
+
+        let optimizer = adapter * work.moments;
+        let (base_mapped, base_resident, stays) = base(checkpoint);
+        // Files are hashed beside the first steps; one of a few buffers is done before those.
+        let hashing = match base_mapped > HASHING_BYTES {
+            true => HASHING_BYTES,
+            false => 0,
+        };
+        let workspace = workspace(work, machine) + hashing;
+        let Measured {
+            program,
+            data,
+            peak,
+        } = measured;
+        let allocator = (moment + data) / ALLOCATOR_SHARE;
+        let fixed = base_resident + adapter + optimizer + workspace + allocator + data + program;
+        MemoryPlan {
+            base_mapped,
+            base_resident,
+            activations: backward.saturating_sub(adapter),
+            logits: head.saturating_sub(before),
+            adapter,
+            gradients: adapter,
+            optimizer,
+            workspace,
+            allocator,
+            data,
+            saving,
+            program,
+            total: (fixed + moment + base_mapped).max(peak),
+            required: fixed + moment + stays,
+        }
+    }
+}
+
+fn workspace(work: &Work, machine: Machine) -> usize {
+    let spec = work.spec;
+    let tokens = work.tokens.max(work.eval_tokens);
+    let unpacked = PANEL_VALUES * 4 * if work.lora.dora { 2 } else { 1 };
+    let packed = PACKED_VALUES * tokens.max(spec.mlp_hidden) * 4;
+    unpacked + packed + machine.threads * (THREAD_BYTES + score_bytes(tokens))
+}
+
+/// Bytes of the files, of what is kept of them in f32, and twice the largest part that is used at once: a layer runs three
+/// times in a row while the next is read, and so does the head.
+fn base(checkpoint: &Checkpoint) -> (usize, usize, usize) {
+    let catalog = checkpoint.catalog();
+    let size = |path: &&std::path::Path| std::fs::metadata(path).map_or(0, |about| about.len());
+    let mapped: u64 = catalog.paths().iter().map(size).sum();
+    let mut resident = 0;
+    let mut parts = BTreeMap::<String, usize>::new();
+    for tensor in catalog.tensors() {
+        if tensor.shape.len() == 1 {
+            resident += tensor.shape.elements() * 4;
+        }
+        let place = match block_of(&tensor.name) {
+            Some(layer) => layer.to_string(),
+            None => tensor.name.clone(),
+        };
+        *parts.entry(place).or_default() += tensor.bytes().unwrap_or(0);
+    }
+    let largest = parts.into_values().max().unwrap_or(0);
+    let mapped = mapped as usize;
+    (mapped, resident, mapped.min(2 * largest))
+}
+
+/// The layer a tensor belongs to, in the names of either kind of file.
+fn block_of(name: &str) -> Option<usize> {
+    match name.strip_prefix("blk.") {
+        Some(rest) => rest.split('.').next()?.parse().ok(),
+        None => layer_of(name),
+    }
+}

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use amv_train::autograd::backward;
-use amv_train::bail;
 use amv_train::data::Tokenizer;
 use amv_train::error::{Error, Result};
 use amv_train::export::{self, BaseModel, Export, Output};
@@ -26,7 +26,10 @@ use amv_train::format::{Checkpoint, atomic};
 use amv_train::lora::{Adapter, LoraConfig, Matrix, Optimizer, Pair, Targets};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
+use amv_train::run::{self, Package};
 use amv_train::tensor::{Ctx, Grads, Random, Rows, Tensor};
+use amv_train::train::{Event, Listener};
+use amv_train::{bail, error};
 use golden::{Golden, case};
 use serde_json::{Value as Json, json};
 
@@ -95,6 +98,19 @@ fn write_all(out: &Path) -> Result<()> {
             &ids,
             &target.join("gguf"),
             Detail::Logits,
+        )?;
+        let vocab = model.plain.vocab();
+        merge(
+            &target.join("model.gguf"),
+            &target.join("gguf"),
+            &target.join("merged.gguf"),
+        )?;
+        let directory = target.join("model");
+        copy_with_tokenizer(&case, &directory, vocab)?;
+        merge(
+            &directory,
+            &target.join("safetensors"),
+            &target.join("merged/"),
         )?;
     }
     write_smollm2(&out.join("smollm2"))
@@ -260,6 +276,35 @@ impl Model {
     }
 }
 
+/// Writes `model` with `adapter` in its weights, in f32.
+fn merge(model: &Path, adapter: &Path, output: &Path) -> Result<()> {
+    struct Silent;
+    impl Listener for Silent {
+        fn event(&self, _: &Event) {}
+    }
+    let options = json!({ "model": model, "adapter": adapter, "output": output, "type": "f32" });
+    let options = serde_json::from_value(options)
+        .map_err(|cause| error!(Internal, "options of merge: {cause}"))?;
+    let package = Package {
+        dir: "builtin".into(),
+        fetched: None,
+    };
+    run::merge(&options, &package, &Silent, &AtomicBool::new(false)).map(|_| ())
+}
+
+/// Copies the model directory `from` to `to` and gives it a tokenizer of `size` letters.
+fn copy_with_tokenizer(from: &Path, to: &Path, size: usize) -> Result<()> {
+    fs::create_dir_all(to).map_err(|cause| Error::file("make", to, &cause))?;
+    for name in ["config.json", "model.safetensors"] {
+        let place = to.join(name);
+        fs::copy(from.join(name), &place).map_err(|cause| Error::file("write", &place, &cause))?;
+    }
+    let letter = |i: usize| (char::from(b'!' + i as u8).to_string(), json!(i));
+    let vocabulary: serde_json::Map<String, Json> = (0..size).map(letter).collect();
+    let tokenizer = json!({ "model": { "type": "BPE", "vocab": vocabulary, "merges": [] } });
+    atomic::write_bytes(&to.join("tokenizer.json"), tokenizer.to_string().as_bytes())
+}
+
 /// Rows of [vocab], one for each token.
 fn logits(decoder: &Decoder, ids: &[u32]) -> Result<Vec<Vec<f32>>> {
     let ctx = Ctx::infer(Rows::of_samples(&[(0, ids.len())])?);
@@ -319,6 +364,8 @@ fn add_vocabulary(from: &Path, to: &Path) -> Result<()> {
     // Letters from ! on stand for themselves in the byte alphabet; Ċ is the newline, which llama.cpp looks for.
     let token = |i: usize| match i {
         0 => "Ċ".to_owned(),
+        // What the only merge makes.
+        _ if i + 1 == size => "\"#".to_owned(),
         _ => char::from(b'!' + i as u8).to_string(),
     };
     // A name with phi3 in it would make llama.cpp look for that model's own special tokens.
@@ -335,7 +382,7 @@ fn add_vocabulary(from: &Path, to: &Path) -> Result<()> {
     );
     metadata.set(
         "tokenizer.ggml.merges",
-        Value::Array(Array::Strings(vec!["a b".into()])),
+        Value::Array(Array::Strings(vec!["\" #".into()])),
     );
     for role in ["bos", "eos"] {
         metadata.set(format!("tokenizer.ggml.{role}_token_id"), Value::U32(1));

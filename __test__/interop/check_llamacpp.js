@@ -106,6 +106,15 @@ async function checkSmall(name) {
     );
   }
   await model.dispose();
+  const merged = await llama.loadModel({
+    modelPath: path.join(folder, "merged.gguf"),
+  });
+  difference = largestDifference(
+    await probabilities(merged, ids),
+    expected.adapter,
+  );
+  report(`${name}, merged`, difference <= bound, difference.toExponential(1));
+  await merged.dispose();
 }
 
 /** Log-probabilities of the tokens 1, 2, … of the only sample. */

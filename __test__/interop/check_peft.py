@@ -52,6 +52,10 @@ def check(case, out):
         difference = largest_difference(model, ids, expected["adapter"])
         line = f"{case}, adapter trained from {kind}: {difference:.1e}, " + (", ".join(problems) or "all keys")
         yield difference <= LOGITS and not problems, line
+    if (out / "merged").exists():
+        merged = AutoModelForCausalLM.from_pretrained(out / "merged", dtype=torch.float32, attn_implementation="eager")
+        difference = largest_difference(merged.eval(), ids, expected["adapter"])
+        yield difference <= LOGITS, f"{case}, merged: {difference:.1e}"
 
 
 if __name__ == "__main__":

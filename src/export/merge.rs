@@ -36,8 +36,8 @@ impl<'a> Piece<'a> {
     /// The tensor `name` of a file, called `path`.weight in the Hugging Face checkpoint, in `format` or, where it cannot be
     /// in that, the nearest that can.
     ///
-    /// `format` none keeps the tensor's own; one that can only be read becomes Q8_0 where an adapter is merged in, and
-    /// F16 where rows are no whole blocks.
+    /// `format` none keeps the tensor's own; where rows are no whole blocks of `format` it is Q8_0, and F16 where they are
+    /// none of that either.
     pub fn new(
         name: &str,
         path: Option<&str>,
@@ -63,7 +63,7 @@ impl<'a> Piece<'a> {
                 .is_multiple_of(format.block_elements())
         };
         let nearest = [wanted, Format::Q8_0, Format::F16].into_iter();
-        let mut nearest = nearest.filter(|format| !changes || format.can_pack() && fits(*format));
+        let mut nearest = nearest.filter(|format| !changes || fits(*format));
         let format = nearest.next().unwrap_or(Format::F32);
         Piece {
             entry: Entry {

@@ -4,12 +4,13 @@
 //! | d f16 | sh u16: high 2 bits of 8 scales | sl 4 bytes: low 4 bits | qs 8 × 16 bytes, each as in IQ4_NL |
 //! ```
 
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::block::{Half, each_block};
-use super::iq4_nl::look_up;
+use super::block::{Half, each_block, each_packed};
+use super::iq4_nl::{TRIES, level, look_up, nibbles};
+use super::search::{Scaled, search_scales};
 
-#[derive(Clone, Copy, AnyBitPattern)]
+#[derive(Clone, Copy, AnyBitPattern, NoUninit)]
 #[repr(C)]
 pub struct Block {
     d: Half,
@@ -28,5 +29,21 @@ pub fn unpack(packed: &[u8], values: &mut [f32]) {
             let scale = d * ((low | high << 4) as f32 - 32.0);
             look_up(scale, &block.qs[j], values);
         }
+    });
+}
+
+/// Scales of least squared error, as [`search_scales`] finds them.
+pub fn pack(values: &[f32], packed: &mut [u8]) {
+    let tries = || TRIES.into_iter();
+    each_packed(values, packed, |values: &[f32; 256], block: &mut Block| {
+        let found: Scaled<32, 8> = search_scales(values, (-32.0, 31.0), tries, level);
+        let scales = found.scales.map(|scale| (scale + 32) as u16);
+        let high = (0..8).fold(0, |high, j| high | scales[j] >> 4 << (2 * j));
+        *block = Block {
+            d: found.d,
+            sh: high.to_le_bytes(),
+            sl: std::array::from_fn(|i| (scales[2 * i] & 15 | (scales[2 * i + 1] & 15) << 4) as u8),
+            qs: found.levels.each_ref().map(nibbles),
+        };
     });
 }

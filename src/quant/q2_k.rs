@@ -5,11 +5,12 @@
 //! ```
 //! Byte l of the 32 bytes of half h holds elements 128h + 32s + l in its bits 2s and 2s + 1, s = 0..4.
 
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::block::{Half, each_block};
+use super::block::{Half, each_block, each_packed};
+use super::search::{Ranged, search_ranges};
 
-#[derive(Clone, Copy, AnyBitPattern)]
+#[derive(Clone, Copy, AnyBitPattern, NoUninit)]
 #[repr(C)]
 pub struct Block {
     sc: [u8; 16],
@@ -40,5 +41,28 @@ pub fn unpack(packed: &[u8], values: &mut [f32]) {
                 }
             }
         }
+    });
+}
+
+/// Scales and minima of least squared error, as [`search_ranges`] finds them.
+pub fn pack(values: &[f32], packed: &mut [u8]) {
+    // Spans of 2 to 4.4 levels: a range larger than the three steps there are cuts the extremes off.
+    let tries = || {
+        [1.0]
+            .into_iter()
+            .chain((0..25).map(|i| 2.0 + i as f32 * 0.1))
+    };
+    each_packed(values, packed, |values: &[f32; 256], block: &mut Block| {
+        let found: Ranged<16, 16> = search_ranges(values, 3.0, 15.0, tries);
+        let q: &[u8] = found.levels.as_flattened();
+        *block = Block {
+            sc: std::array::from_fn(|k| found.scales[k] | found.mins[k] << 4),
+            qs: std::array::from_fn(|at| {
+                let q = &q[at / 32 * 128 + at % 32..];
+                q[0] | q[32] << 2 | q[64] << 4 | q[96] << 6
+            }),
+            d: found.d,
+            dmin: found.dmin,
+        };
     });
 }

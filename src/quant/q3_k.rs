@@ -7,11 +7,12 @@
 //! where bit 4h + s of hmask[l] is **clear**. Scale k: low 4 bits in nibble k of sc[0..8] (all low nibbles first),
 //! high 2 bits in bits 2(k / 4) and 2(k / 4) + 1 of sc[8 + k % 4].
 
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::block::{Half, each_block};
+use super::block::{Half, each_block, each_packed};
+use super::search::{Scaled, nearest, search_scales};
 
-#[derive(Clone, Copy, AnyBitPattern)]
+#[derive(Clone, Copy, AnyBitPattern, NoUninit)]
 #[repr(C)]
 pub struct Block {
     hmask: [u8; 32],
@@ -41,6 +42,32 @@ pub fn unpack(packed: &[u8], values: &mut [f32]) {
                 }
             }
         }
+    });
+}
+
+/// Scales of least squared error, as [`search_scales`] finds them.
+pub fn pack(values: &[f32], packed: &mut [u8]) {
+    // The extreme value on −2 to −5.5 or on 2 to 5.5, beyond −4 and 3 it is cut off.
+    let tries = || (8..23).flat_map(|i| [i as f32 * -0.25, i as f32 * 0.25]);
+    let level = |t| nearest(t, -4.0, 3.0);
+    each_packed(values, packed, |values: &[f32; 256], block: &mut Block| {
+        let found: Scaled<16, 16> = search_scales(values, (-32.0, 31.0), tries, level);
+        let q = |at: usize| (found.levels.as_flattened()[at] + 4.0) as u8;
+        let scale = |k: usize| (found.scales[k] + 32) as u8;
+        *block = Block {
+            hmask: std::array::from_fn(|l| {
+                (0..8).fold(0, |mask, run| mask | (q(32 * run + l) >> 2) << run)
+            }),
+            qs: std::array::from_fn(|at| {
+                let first = at / 32 * 128 + at % 32;
+                (0..4).fold(0, |byte, run| byte | (q(first + 32 * run) & 3) << (2 * run))
+            }),
+            sc: std::array::from_fn(|at| match at.checked_sub(8) {
+                None => scale(at) & 15 | (scale(8 + at) & 15) << 4,
+                Some(at) => (0..4).fold(0, |byte, k| byte | scale(4 * k + at) >> 4 << (2 * k)),
+            }),
+            d: found.d,
+        };
     });
 }
 

@@ -5,11 +5,12 @@
 //! ```
 //! Of each run of 32 bytes of qs the low nibbles are one sub-block, the high nibbles the next.
 
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::block::{Half, each_block};
+use super::block::{Half, each_block, each_packed};
+use super::search::{Ranged, search_ranges};
 
-#[derive(Clone, Copy, AnyBitPattern)]
+#[derive(Clone, Copy, AnyBitPattern, NoUninit)]
 #[repr(C)]
 pub struct Block {
     d: Half,
@@ -38,6 +39,42 @@ pub fn unpack(packed: &[u8], values: &mut [f32]) {
             }
         }
     });
+}
+
+/// Scales and minima of least squared error, as [`search_ranges`] finds them.
+pub fn pack(values: &[f32], packed: &mut [u8]) {
+    // Whole spans, which runs of a file have, and around the 15 steps there are finer.
+    let tries = || {
+        (8..14)
+            .map(|span| span as f32)
+            .chain((0..21).map(|i| 14.0 + i as f32 * 0.125))
+    };
+    each_packed(values, packed, |values: &[f32; 256], block: &mut Block| {
+        let found: Ranged<32, 8> = search_ranges(values, 15.0, 63.0, tries);
+        *block = Block {
+            d: found.d,
+            dmin: found.dmin,
+            sc: scales_and_mins(&found.scales, &found.mins),
+            qs: nibbles(&found.levels),
+        };
+    });
+}
+
+/// The low four bits of all elements as they lie in a block, for Q5_K too.
+pub fn nibbles(levels: &[[u8; 32]; 8]) -> [u8; 128] {
+    std::array::from_fn(|at| {
+        let (pair, l) = (at / 32, at % 32);
+        levels[2 * pair][l] & 15 | levels[2 * pair + 1][l] << 4
+    })
+}
+
+/// The inverse of [`scale_and_min`], for Q5_K too.
+pub fn scales_and_mins(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
+    std::array::from_fn(|at| match at {
+        0..4 => scales[at] | scales[4 + at] >> 4 << 6,
+        4..8 => mins[at - 4] | mins[at] >> 4 << 6,
+        _ => scales[at - 4] & 15 | mins[at - 4] << 4,
+    })
 }
 
 /// Scale and min of sub-block j, for Q5_K too.

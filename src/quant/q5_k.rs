@@ -5,12 +5,13 @@
 //! ```
 //! Bit j of qh[l] is bit 4 of element l of sub-block j.
 
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::block::{Half, each_block};
-use super::q4_k::scale_and_min;
+use super::block::{Half, each_block, each_packed};
+use super::q4_k::{nibbles, scale_and_min, scales_and_mins};
+use super::search::{Ranged, search_ranges};
 
-#[derive(Clone, Copy, AnyBitPattern)]
+#[derive(Clone, Copy, AnyBitPattern, NoUninit)]
 #[repr(C)]
 pub struct Block {
     d: Half,
@@ -40,5 +41,27 @@ pub fn unpack(packed: &[u8], values: &mut [f32]) {
                 }
             }
         }
+    });
+}
+
+/// Scales and minima of least squared error, as [`search_ranges`] finds them.
+pub fn pack(values: &[f32], packed: &mut [u8]) {
+    // Whole spans, which runs of a file have, and around the 31 steps there are finer.
+    let tries = || {
+        (16..30)
+            .map(|span| span as f32)
+            .chain((0..17).map(|i| 30.0 + i as f32 * 0.25))
+    };
+    each_packed(values, packed, |values: &[f32; 256], block: &mut Block| {
+        let found: Ranged<32, 8> = search_ranges(values, 31.0, 63.0, tries);
+        *block = Block {
+            d: found.d,
+            dmin: found.dmin,
+            sc: scales_and_mins(&found.scales, &found.mins),
+            qh: std::array::from_fn(|l| {
+                (0..8).fold(0, |byte, run| byte | found.levels[run][l] >> 4 << run)
+            }),
+            qs: nibbles(&found.levels),
+        };
     });
 }

@@ -6,11 +6,12 @@
 //! Of half h, run t of 32 elements (t = 0..4) takes the nibbles of ql[64h + 32(t % 2)..], low ones for t < 2, and
 //! bits 2t and 2t + 1 of qh[32h..].
 
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::block::{Half, each_block};
+use super::block::{Half, each_block, each_packed};
+use super::search::{Scaled, nearest, search_scales};
 
-#[derive(Clone, Copy, AnyBitPattern)]
+#[derive(Clone, Copy, AnyBitPattern, NoUninit)]
 #[repr(C)]
 pub struct Block {
     ql: [u8; 128],
@@ -41,5 +42,32 @@ pub fn unpack(packed: &[u8], values: &mut [f32]) {
                 }
             }
         }
+    });
+}
+
+/// Scales of least squared error, as [`search_scales`] finds them.
+pub fn pack(values: &[f32], packed: &mut [u8]) {
+    // The extreme value on −17 to −31, which runs of a file have, and finer around the −32 at the end.
+    let tries = || {
+        (17..31)
+            .map(|at| -at as f32)
+            .chain((0..13).map(|i| -31.0 - i as f32 * 0.25))
+    };
+    let level = |t| nearest(t, -32.0, 31.0);
+    each_packed(values, packed, |values: &[f32; 256], block: &mut Block| {
+        let found: Scaled<16, 16> = search_scales(values, (-128.0, 127.0), tries, level);
+        let q = |at: usize| (found.levels.as_flattened()[at] + 32.0) as u8;
+        *block = Block {
+            ql: std::array::from_fn(|at| {
+                let first = at / 64 * 128 + at % 64;
+                q(first) & 15 | (q(first + 64) & 15) << 4
+            }),
+            qh: std::array::from_fn(|at| {
+                let first = at / 32 * 128 + at % 32;
+                (0..4).fold(0, |byte, run| byte | q(first + 32 * run) >> 4 << (2 * run))
+            }),
+            sc: found.scales.map(|scale| scale as i8),
+            d: found.d,
+        };
     });
 }

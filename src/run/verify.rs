@@ -132,6 +132,7 @@ fn tolerance(format: Format) -> f64 {
         Format::F16 => 1e-3,
         Format::BF16 | Format::Q8_0 => 1e-2,
         Format::Q6K | Format::Q5K | Format::Q5_0 | Format::Q5_1 => 0.1,
+        Format::Q2K => 2.0,
         _ => 0.5,
     }
 }

@@ -236,3 +236,6 @@ impl Segment for Layer {
         replay(self, x, dy, ctx, grads)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,10 +4,12 @@ mod bytes;
 mod clock;
 pub mod cpu;
 pub mod disk;
+mod lock;
 pub mod memory;
 
 pub use bytes::Bytes;
 pub use clock::local_time;
+pub use lock::try_lock;
 
 use crate::error;
 use crate::error::Result;

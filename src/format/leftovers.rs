@@ -1,16 +1,18 @@
 //! Unfinished files and directories: each is locked by the process that fills it, so that those of killed processes can be
 //! told and removed.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use crate::backend::try_lock;
 
 /// The lock of an unfinished file or directory at `path`, as long as the value lives; none when somebody is just removing
 /// it. Where the file system has no locks nobody can take it for a leftover either.
 pub(super) fn claim(path: &Path) -> io::Result<Option<File>> {
     let file = File::open(path)?;
-    if let Err(TryLockError::WouldBlock) = file.try_lock() {
+    if let Ok(false) = try_lock(&file) {
         return Ok(None);
     }
     let there = fs::metadata(path).ok();
@@ -32,7 +34,7 @@ pub fn clean(directory: &Path) {
         let Ok(file) = File::open(&path) else {
             continue;
         };
-        if file.try_lock().is_err() {
+        if !try_lock(&file).is_ok_and(|locked| locked) {
             continue;
         }
         let _ = match kind.is_dir() {

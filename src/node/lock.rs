@@ -1,11 +1,12 @@
 //! Locks of files for JavaScript, which has none. Those of Python's `filelock` are the same.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::path::Path;
 
 use napi_derive::napi;
 
 use super::addon::to_napi;
+use crate::backend::try_lock;
 use crate::error::Error;
 
 /// A file that is locked until [`FileLock::release`], or until the process ends.
@@ -35,8 +36,8 @@ pub fn lock_file(path: String) -> napi::Result<Option<FileLock>> {
         .truncate(false)
         .open(&path);
     let file = opened.map_err(|cause| to_napi(&Error::file("write", Path::new(&path), &cause)))?;
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Ok(None),
+    match try_lock(&file) {
+        Ok(false) => Ok(None),
         _ => Ok(Some(FileLock { file: Some(file) })),
     }
 }

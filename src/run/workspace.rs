@@ -1,8 +1,9 @@
 //! The folder `<output>.amv` of a run: its metrics, and the lock that keeps a second run off the same output.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
+use crate::backend::try_lock;
 use crate::error;
 use crate::error::{Error, Result};
 use crate::export::Output;
@@ -34,8 +35,8 @@ impl Workspace {
     /// Refused while another run has the output; makes nothing.
     pub fn refuse_taken(output: &Output) -> Result<()> {
         match File::open(output.work_directory().join("lock")) {
-            Ok(file) => match file.try_lock() {
-                Err(TryLockError::WouldBlock) => Err(taken(output)),
+            Ok(file) => match try_lock(&file) {
+                Ok(false) => Err(taken(output)),
                 _ => Ok(()),
             },
             Err(_) => Ok(()),
@@ -98,10 +99,10 @@ impl Workspace {
 
 /// Some shared storage has no locks: a run is worth more than its protection from a second one.
 fn lock(file: &File, path: &Path, output: &Output, log: &Log) -> Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(taken(output)),
-        Err(TryLockError::Error(cause)) => {
+    match try_lock(file) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(taken(output)),
+        Err(cause) => {
             let message = format!(
                 "{} cannot be locked ({cause}): start no second run with this output",
                 path.display()

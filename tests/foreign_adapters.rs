@@ -1,4 +1,4 @@
-//! Adapter files that cannot be continued: each is refused by name, with a way out where there is one.
+//! Adapter files of others: those that cannot be continued are refused by name, with a way out where there is one.
 
 mod golden;
 mod tuned;
@@ -36,7 +36,7 @@ fn whole_weights_are_refused_by_name_with_a_way_out() {
     assert!(error.hint.unwrap().contains("modules_to_save"));
 }
 
-/// MLX names (ggml-org/llama.cpp#10551), and everything else that is no pair of matrices.
+/// Names of MLX among those of PEFT, and everything else that is no pair of matrices.
 #[test]
 fn tensors_that_are_no_lora_are_refused_by_name() {
     for (name, word) in [
@@ -192,6 +192,80 @@ fn gguf_adapters_of_another_kind_are_refused_by_name() {
     // llama.cpp takes no alpha, or 0, for a scale of 1.
     let saved = read(&|metadata, _| metadata.set("adapter.lora.alpha", Value::F32(0.0)));
     assert_eq!(saved.unwrap().config.alpha, 3.0);
+}
+
+/// ggml-org/llama.cpp#10551: mlx-lm computes W·x + scale·(x·lora_a)·lora_b, with lora_a [in, rank] and lora_b [rank, out].
+#[test]
+fn an_adapter_of_mlx_is_the_one_of_peft_turned() {
+    let (peft, base, tensors) = peft_directory();
+    let expected = adapter::read(peft.path(), &base).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut of_mlx = Vec::new();
+    for (name, tensor) in &tensors {
+        let name = name.strip_prefix("base_model.model.").unwrap();
+        let name = name
+            .replace(".lora_A.weight", ".lora_a")
+            .replace(".lora_B.weight", ".lora_b");
+        let (rows, columns) = (tensor.shape()[0], tensor.shape()[1]);
+        let values = tensor.to_f32().unwrap();
+        let turned = (0..rows * columns).map(|at| values[at % rows * columns + at / rows]);
+        of_mlx.push((name, weight(turned.collect(), [columns, rows])));
+    }
+    let file = folder.path().join("adapters.safetensors");
+    replace(&file, &of_mlx);
+    let write = |settings: &str| {
+        std::fs::write(folder.path().join("adapter_config.json"), settings).unwrap();
+    };
+    // The golden adapter has alpha 5 and rank 3.
+    write(
+        r#"{"fine_tune_type": "lora", "num_layers": 16, "lora_parameters": {"rank": 3, "scale": 1.6666666, "dropout": 0.0}}"#,
+    );
+    for path in [folder.path(), &file] {
+        let saved = adapter::read(path, &base).unwrap();
+        assert_eq!(saved.pairs, expected.pairs);
+        for path in saved.pairs.keys() {
+            let difference = saved.config.scale_of(path) - expected.config.scale_of(path);
+            assert!(difference.abs() < 1e-6, "{path}: {difference}");
+        }
+        assert_eq!((saved.config.rank, saved.config.dora), (3, false));
+    }
+    for (settings, words) in [
+        (r#"{"fine_tune_type": "full"}"#, "fine_tune_type is full"),
+        (r#"{"lora_parameters": {"rank": 3}}"#, "the scale null"),
+        (
+            r#"{"fine_tune_type": "dora", "lora_parameters": {"scale": 1}}"#,
+            "there is no model.layers.0.mlp.down_proj.m",
+        ),
+    ] {
+        write(settings);
+        let error = adapter::read(folder.path(), &base).unwrap_err();
+        assert_eq!(error.code, Code::BadAdapter);
+        assert!(error.message.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_dora_of_mlx_has_its_lengths() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = "model.layers.1.self_attn.o_proj";
+    let values = |count: usize| (0..count).map(|at| at as f32 + 1.0).collect::<Vec<f32>>();
+    let lengths = amv_train::backend::Bytes::from_f32(values(32));
+    let lengths = Weight::new(amv_train::quant::Format::F32, [32].into(), lengths).unwrap();
+    let tensors = [
+        (format!("{path}.lora_a"), weight(values(64), [32, 2])),
+        (format!("{path}.lora_b"), weight(values(64), [2, 32])),
+        (format!("{path}.m"), lengths),
+    ];
+    replace(&folder.path().join("adapters.safetensors"), &tensors);
+    let settings = r#"{"fine_tune_type": "dora", "lora_parameters": {"rank": 2, "scale": 20.0}}"#;
+    std::fs::write(folder.path().join("adapter_config.json"), settings).unwrap();
+    let saved = adapter::read(folder.path(), &base(&case("llama2"))).unwrap();
+    let pair = &saved.pairs[path];
+    assert_eq!(pair.magnitude.as_deref(), Some(&values(32)[..]));
+    // A [2, 32]: its first row are the first column of lora_a; B [32, 2]: its first row are the first of each row of lora_b.
+    assert_eq!(pair.a.values[..3], [1.0, 3.0, 5.0]);
+    assert_eq!(pair.b.values[..2], [1.0, 33.0]);
+    assert!(saved.config.dora && saved.config.scale_of(path) == 20.0);
 }
 
 /// The golden adapter of llama2 as a PEFT directory, and its tensors for changing.

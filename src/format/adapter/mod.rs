@@ -1,10 +1,12 @@
-//! Adapters that others or earlier runs made: PEFT directories, `.safetensors` with settings beside them, llama.cpp's GGUF.
+//! Adapters that others or earlier runs made: PEFT directories, `.safetensors` with settings beside them, those of MLX, and
+//! llama.cpp's GGUF.
 //!
 //! What is read is either understood whole or refused by name: a part left out would train something else silently.
 //! Source of the layouts: PEFT 0.21 `save_and_load.py`, llama.cpp `convert_lora_to_gguf.py` and `llama-adapter.cpp`.
 
 mod base;
 pub mod gguf;
+mod mlx;
 mod parts;
 pub mod peft;
 mod rows;
@@ -43,8 +45,8 @@ impl SavedAdapter {
     }
 }
 
-/// Reads the adapter at `path` for the model `base`: a PEFT directory, a `.safetensors` file with `<stem>_config.json` or
-/// `adapter_config.json` beside it, or a GGUF adapter.
+/// Reads the adapter at `path` for the model `base`: a directory of PEFT or MLX, a `.safetensors` file with
+/// `<stem>_config.json` or `adapter_config.json` beside it, or a GGUF adapter.
 ///
 /// Errors: `NOT_FOUND` for a missing file or missing settings; `BAD_ADAPTER` for everything that is no LoRA or DoRA of this
 /// base (full weights, half pairs, other shapes or layers, ranks that the settings do not say); `NON_FINITE` for values
@@ -53,7 +55,7 @@ pub fn read(path: &Path, base: &Base) -> Result<SavedAdapter> {
     if !path.exists() {
         return Err(
             error!(NotFound, "there is no adapter at {}", path.display()).hint(
-                "an adapter is a directory that PEFT wrote, a .safetensors file or a .gguf file",
+                "an adapter is a directory that PEFT or MLX wrote, a .safetensors file or a .gguf file",
             ),
         );
     }

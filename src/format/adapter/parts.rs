@@ -112,7 +112,7 @@ fn unknown(file: &Path, base: &Base, path: &str) -> Error {
     )
 }
 
-fn matrix(weight: &Weight) -> Result<Matrix> {
+pub(super) fn matrix(weight: &Weight) -> Result<Matrix> {
     Ok(Matrix {
         rows: weight.shape().rows(),
         columns: weight.shape().last(),

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::mlx;
 use super::parts::Parts;
 use super::settings::{self, FULL_WEIGHT_HINT};
 use super::{Base, RowOrder, SavedAdapter, refused};
@@ -15,19 +16,20 @@ use crate::quant::Weight;
 pub const CONFIG: &str = "adapter_config.json";
 pub const TENSORS: &str = "adapter_model.safetensors";
 
-pub(super) const MLX_HINT: &str = "MLX keeps lora_a [in, rank] and lora_b [rank, out] and a scale: transpose both, name them \
-     base_model.model.<layer>.lora_A.weight and .lora_B.weight, and write an adapter_config.json with r and lora_alpha = scale · r";
+pub(super) const MLX_HINT: &str = "names and settings must be of one kind: those of MLX are <layer>.lora_a, .lora_b and \
+     lora_parameters, those of PEFT base_model.model.<layer>.lora_A.weight, .lora_B.weight, r and lora_alpha";
 
-/// Reads `adapter_model.safetensors` and `adapter_config.json` of a directory.
+/// Reads `adapter_model.safetensors` and `adapter_config.json` of a directory, or `adapters.safetensors` where MLX wrote it.
 pub fn read_directory(directory: &Path, base: &Base) -> Result<SavedAdapter> {
     let tensors = directory.join(TENSORS);
+    let of_mlx = directory.join(mlx::TENSORS);
+    if !tensors.exists() && of_mlx.exists() {
+        return read_file(&of_mlx, base);
+    }
     if !tensors.exists() {
-        let hint = match () {
-            _ if directory.join("adapter_model.bin").exists() => {
-                "it has adapter_model.bin: save the adapter as safetensors with PEFT"
-            }
-            _ if directory.join("adapters.safetensors").exists() => MLX_HINT,
-            _ => "name the directory that PEFT wrote, or the .safetensors or .gguf file itself",
+        let hint = match directory.join("adapter_model.bin").exists() {
+            true => "it has adapter_model.bin: save the adapter as safetensors with PEFT",
+            false => "name the directory that PEFT wrote, or the .safetensors or .gguf file itself",
         };
         return Err(error!(NotFound, "{} has no {TENSORS}", directory.display()).hint(hint));
     }
@@ -48,6 +50,9 @@ pub fn sidecar(file: &Path) -> PathBuf {
 
 fn read_with(file: &Path, configs: &[PathBuf], base: &Base) -> Result<SavedAdapter> {
     let tensors = Safetensors::open(file)?;
+    if mlx::wrote(&tensors) {
+        return mlx::read(file, &tensors, base);
+    }
     // Names first: they tell what the file is, which a missing config does not.
     let mut parts = Parts::default();
     for name in tensors.tensor_names() {

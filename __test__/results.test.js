@@ -105,3 +105,20 @@ test("export writes what llama.cpp loads, and never over a file", async () => {
     message: /exists already/,
   });
 });
+
+test("export and verify end when they are stopped, and leave nothing", async () => {
+  const output = path.join(folder, "stopped/");
+  await assert.rejects(amv.exportAdapter({ adapter, output }).stop(), {
+    code: "ABORTED",
+  });
+  assert.ok(!fs.existsSync(output));
+  await assert.rejects(amv.verify({ adapter, exported: merged }).stop(), {
+    code: "ABORTED",
+  });
+  const aborting = new AbortController();
+  const { signal } = aborting;
+  const run = amv.exportAdapter({ adapter, output, signal });
+  aborting.abort(new Error("enough"));
+  await assert.rejects(run, /enough/);
+  assert.ok(!fs.existsSync(output));
+});

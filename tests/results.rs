@@ -347,3 +347,42 @@ fn a_chat_is_answered_as_it_was_learned_and_ends_with_its_turn() {
     assert_eq!(error.code, Code::Usage);
     assert!(error.message.contains("--chat"), "{}", error.message);
 }
+
+/// Stops the work with the first event of this kind.
+struct StopAt<'a>(&'static str, &'a AtomicBool);
+
+impl amv_train::train::Listener for StopAt<'_> {
+    fn event(&self, event: &Event) {
+        if json!(event)["type"] == self.0 {
+            self.1.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn an_export_or_a_verification_that_is_stopped_says_so_and_leaves_nothing() {
+    // DoRA, so that the export has something to tell before it writes.
+    let desk = trained(json!({ "dora": true }));
+    let adapter = desk.text("out");
+    for output in ["stopped/", "stopped.safetensors"] {
+        let stop = AtomicBool::new(false);
+        let options = json!({ "adapter": adapter, "output": desk.text(output) });
+        let options: ExportOptions = serde_json::from_value(options).unwrap();
+        let error = export(&options, &package(), &StopAt("warning", &stop), &stop).unwrap_err();
+        assert_eq!(error.code, Code::Aborted, "{error}");
+        let left: Vec<_> = std::fs::read_dir(desk.path(".")).unwrap().collect();
+        let names = left.into_iter().map(|entry| entry.unwrap().file_name());
+        let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        assert!(
+            names
+                .iter()
+                .all(|name| !name.contains("stopped") && !name.ends_with(".tmp")),
+            "{names:?}"
+        );
+    }
+    let stop = AtomicBool::new(false);
+    let options = json!({ "adapter": adapter, "exported": adapter });
+    let options: VerifyOptions = serde_json::from_value(options).unwrap();
+    let error = verify(&options, &package(), &StopAt("progress", &stop), &stop).unwrap_err();
+    assert_eq!(error.code, Code::Aborted, "{error}");
+}

@@ -1,7 +1,7 @@
 //! `export`: a trained adapter, whoever wrote it, in the formats of PEFT and llama.cpp.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -45,12 +45,13 @@ pub struct Exported {
     pub layers: usize,
 }
 
-/// Writes the adapter anew. What a format cannot hold is an error, and nothing is written.
+/// Writes the adapter anew. What a format cannot hold is an error, and nothing is written; nor is it when `stop` is set in
+/// time.
 pub fn export(
     options: &ExportOptions,
     package: &Package,
     listener: &dyn Listener,
-    _stop: &AtomicBool,
+    stop: &AtomicBool,
 ) -> Result<Exported> {
     let place = Path::new(&options.output);
     let is_gguf = place.extension().is_some_and(|ending| ending == "gguf");
@@ -64,7 +65,13 @@ pub fn export(
         return Err(error!(Usage, "{} exists already", path.display())
             .hint("choose another --output, or replace it with --overwrite"));
     }
+    let go_on = || match stop.load(Ordering::Relaxed) {
+        true => Err(error!(Aborted, "stopped before the adapter was written")),
+        false => Ok(()),
+    };
+    go_on()?;
     let adapted = Adapted::open(&options.model, Some(&options.adapter), package, listener)?;
+    go_on()?;
     let Some(adapter) = adapted.adapter() else {
         bail!(Internal, "no adapter was read");
     };
@@ -86,6 +93,7 @@ pub fn export(
     }
     // Offers the adapter every layer, so that the files name exactly those that have one.
     adapted.decoder(Some(adapter.clone()))?;
+    go_on()?;
     let about = sidecar(Path::new(&options.adapter))?.map(|(_, about)| about);
     let of = |name: &str| {
         about
@@ -110,6 +118,7 @@ pub fn export(
         training: of("training"),
         result: of("result"),
     };
+    go_on()?;
     let files = match is_gguf {
         true => {
             export::write_gguf(place, &export)?;

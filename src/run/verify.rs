@@ -1,11 +1,12 @@
 //! `verify`: whether an exported file, read back from disk, computes what the trained adapter does.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
 use crate::bail;
+use crate::error;
 use crate::error::Result;
 use crate::format::digest;
 use crate::format::gguf::GgufFile;
@@ -79,16 +80,25 @@ pub struct Verified {
     pub changed_files: Vec<String>,
 }
 
-/// Compares both, prompt by prompt.
+/// Compares both, prompt by prompt; `stop` is heard between them.
 pub fn verify(
     options: &VerifyOptions,
     package: &Package,
     listener: &dyn Listener,
-    _stop: &AtomicBool,
+    stop: &AtomicBool,
 ) -> Result<Verified> {
+    let go_on = || match stop.load(Ordering::Relaxed) {
+        true => Err(error!(
+            Aborted,
+            "stopped before the last prompt was compared"
+        )),
+        false => Ok(()),
+    };
     with_threads(&options.backend, options.threads, || {
+        go_on()?;
         let adapted = Adapted::open(&options.model, Some(&options.adapter), package, listener)?;
         let trained = adapted.decoder(adapted.adapter())?;
+        go_on()?;
         let path = Path::new(&options.exported);
         let (exported, format) = match is_adapter(path) {
             true => {
@@ -100,11 +110,13 @@ pub fn verify(
         };
         let mut changed_files = Vec::new();
         for path in [Path::new(&options.adapter), path] {
+            go_on()?;
             changed_files.extend(changed(path)?);
         }
         changed_files.dedup();
         let mut prompts = Vec::new();
         for (number, prompt) in PROMPTS.into_iter().enumerate() {
+            go_on()?;
             let ids = adapted.base.tokenizer.encode_document(prompt)?;
             prompts.push(compare(prompt, ids, &trained, &exported)?);
             listener.event(&Event::Progress {

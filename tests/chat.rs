@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::time::UNIX_EPOCH;
 
 use amv_train::data::chat::RoleHeader;
 use amv_train::data::{
@@ -48,6 +49,7 @@ fn encoding(template: &str) -> Encoding<'_> {
         train_on: None,
         role_header: RoleHeader::Masked,
         eos: Eos::Append,
+        now: UNIX_EPOCH,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What of a conversation is learned, by hand: templates that write turns otherwise once more follow, ends, BOS, options.
 
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use amv_train::data::chat::RoleHeader;
 use amv_train::data::{
@@ -21,6 +22,7 @@ fn encoding(template: &str) -> Encoding<'_> {
         train_on: None,
         role_header: RoleHeader::Masked,
         eos: Eos::Append,
+        now: UNIX_EPOCH,
     }
 }
 

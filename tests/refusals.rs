@@ -131,12 +131,17 @@ fn what_a_run_reads_is_never_written_to() {
     std::fs::copy(package().model_path("tiny-transformer"), &model).unwrap();
     let before = std::fs::read(&model).unwrap();
     std::fs::write(desk.path("held.txt"), TWENTY_WORDS).unwrap();
+    let chat = r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}"#;
+    std::fs::write(desk.path("chat.jsonl"), chat).unwrap();
+    let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}";
+    std::fs::write(desk.path("mine.jinja"), template).unwrap();
     for options in [
         json!({ "output": desk.text("base.safetensors") }),
         json!({ "log": desk.text("data.txt") }),
         json!({ "log": desk.text("base.gguf") }),
         json!({ "log": desk.text("held.txt"), "evalData": desk.text("./held.txt") }),
         json!({ "output": desk.text("x.safetensors"), "log": desk.text("x.gguf") }),
+        json!({ "data": desk.text("chat.jsonl"), "chatTemplate": desk.text("mine.jinja"), "log": desk.text("./mine.jinja") }),
     ] {
         let mut all = json!({ "model": model, "maxSteps": 1, "overwrite": true });
         let given = options.as_object().unwrap().clone();
@@ -144,6 +149,10 @@ fn what_a_run_reads_is_never_written_to() {
         assert_eq!(desk.run(all).0.unwrap_err().code, Code::Usage, "{options}");
     }
     assert_eq!(std::fs::read(&model).unwrap(), before);
+    assert_eq!(
+        std::fs::read_to_string(desk.path("mine.jinja")).unwrap(),
+        template
+    );
     let data = std::fs::read_to_string(desk.path("data.txt")).unwrap();
     assert_eq!(data, TWENTY_WORDS);
 }

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,8 @@ pub struct Encoding<'a> {
     pub train_on: Option<TrainOn>,
     pub role_header: RoleHeader,
     pub eos: Eos,
+    /// What templates take for the time.
+    pub now: SystemTime,
 }
 
 pub struct Encoder<'a> {
@@ -120,7 +123,12 @@ impl<'a> Encoder<'a> {
             return Err(error!(BadData, "{place}: a conversation without messages")
                 .hint("leave out the record"));
         }
-        let open = || Chat::open(self.tokenizer, self.encoding.chat_template);
+        let open = || {
+            let Encoding {
+                chat_template, now, ..
+            } = self.encoding;
+            Chat::open(self.tokenizer, chat_template, now)
+        };
         let chat = self.chat.get_or_init(open).as_ref().map_err(Clone::clone)?;
         let template = chat.template(conversation);
         let refused = |refusal: crate::data::chat::Refusal| refusal.at(place);

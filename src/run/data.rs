@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +88,14 @@ pub fn data(
         ..TrainOptions::default()
     };
     let base = Base::open(&package.model_path(&options.model))?;
-    let corpus = samples::read(&train, Path::new(&options.data), &base, listener, stop)?;
+    let corpus = samples::read(
+        &train,
+        Path::new(&options.data),
+        &base,
+        SystemTime::now(),
+        listener,
+        stop,
+    )?;
     let shown = corpus.samples.iter().take(options.show).map(|sample| {
         Ok(Shown {
             place: sample.place.clone(),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +101,15 @@ pub fn evaluate(
             ..TrainOptions::default()
         };
         let path = Path::new(&options.data);
-        let samples = samples::read(&as_in_training, path, base, listener, stop)?.samples;
+        let samples = samples::read(
+            &as_in_training,
+            path,
+            base,
+            SystemTime::now(),
+            listener,
+            stop,
+        )?
+        .samples;
         let tokens = samples.iter().map(Sample::target_count).sum();
         let score =
             |what, model: &Decoder| measure(model, &samples, tokens, (what, listener, stop));

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -191,7 +191,8 @@ fn begin(
         let ends = tokenizer.eos().into_iter().collect();
         return Ok((tokenizer.encode_document(&options.prompt)?, ends));
     }
-    let chat = Chat::open(tokenizer, options.chat_template.as_deref())?;
+    let template = options.chat_template.as_deref();
+    let chat = Chat::open(tokenizer, template, SystemTime::now())?;
     if let Some(notice) = chat.notice() {
         listener.event(&Event::Warning {
             code: "CHAT_TEMPLATE",

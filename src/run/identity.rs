@@ -1,6 +1,7 @@
 //! What must be the same for a run to go on: data, base, and every setting that decides what is learned.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -44,6 +45,7 @@ const BASE: &str = "base model";
 const DATA: &str = "data";
 const EVALUATION_DATA: &str = "evaluation data";
 const PARAMETERS: &str = "trainable parameters";
+const CLOCK: &str = "seconds from 1970 to what the chat template takes for the time";
 
 /// The identity of a run with the options `used`. `base`: the SHA-256 of the model's weights.
 pub fn identity(
@@ -51,11 +53,9 @@ pub fn identity(
     (samples, eval): (&[Sample], &[Sample]),
     base: &str,
     parameters: usize,
-) -> Identity {
+) -> Result<Identity> {
     let mut identity = Identity::new();
-    // By way of text, in which an f32 of 0.1 has one digit.
-    let text = serde_json::to_string(used).unwrap_or_default();
-    if let Ok(Value::Object(options)) = serde_json::from_str(&text) {
+    if let Value::Object(options) = used.json()? {
         for (name, value) in options {
             if !FREE.contains(&&*name) {
                 identity.insert(flag(&name), value.to_string());
@@ -69,7 +69,19 @@ pub fn identity(
         (PARAMETERS, parameters.to_string()),
     ];
     identity.extend(others.map(|(name, text)| (name.to_owned(), text)));
-    identity
+    Ok(identity)
+}
+
+/// Adds the time that was written into the data: on another day the template would write other data.
+pub fn freeze(identity: &mut Identity, now: SystemTime) {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    identity.insert(CLOCK.to_owned(), since.as_secs().to_string());
+}
+
+/// The time that [`freeze`] added, if any.
+pub fn frozen(identity: &Identity) -> Option<SystemTime> {
+    let seconds = identity.get(CLOCK)?.parse().ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 /// `lrScheduler` is `--lr-scheduler`.
@@ -139,7 +151,7 @@ mod tests {
     }
 
     fn of(options: &TrainOptions, ids: &[u32]) -> Identity {
-        identity(options, (&[sample(ids)], &[]), "ab12", 8)
+        identity(options, (&[sample(ids)], &[]), "ab12", 8).unwrap()
     }
 
     #[test]

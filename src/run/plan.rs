@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -37,7 +38,14 @@ pub fn plan(
         let before = Before::run();
         let data = samples::data_path(&options, package)?;
         let base = Base::open(&package.model_path(&options.model))?;
-        let corpus = samples::read(&options, Path::new(&data), &base, listener, stop)?;
+        let corpus = samples::read(
+            &options,
+            Path::new(&data),
+            &base,
+            SystemTime::now(),
+            listener,
+            stop,
+        )?;
         go_on(stop)?;
         let adapter_base = models::adapter_base(&base.checkpoint)?;
         let adapter = new_adapter(&options, &adapter_base)?;

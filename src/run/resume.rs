@@ -1,11 +1,13 @@
 //! How a run begins: anew, or from a checkpoint.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::error;
 use crate::error::{Error, Result};
 use crate::export::Output;
 use crate::lora::{Adapter, ParameterState};
+use crate::run::identity::frozen;
 use crate::run::log::Log;
 use crate::run::workspace::Workspace;
 use crate::train::checkpoint::{Checkpoint, Checkpoints};
@@ -59,6 +61,24 @@ impl Resume {
             .hint("go on with --resume auto, or start anew with --overwrite")),
             (None, None) => Ok(()),
         }
+    }
+
+    /// What the run takes for the time: that of the run it goes on with, where its data holds it, else now.
+    pub fn now(&self, output: &Output) -> SystemTime {
+        let newest = |checkpoints: Checkpoints| {
+            let steps = checkpoints.steps().into_iter().rev();
+            let mut contents =
+                steps.filter_map(|step| Checkpoint::contents(&checkpoints.at(step)).ok());
+            contents.next()
+        };
+        let saved = match self {
+            Resume::No => None,
+            Resume::Auto => newest(Workspace::checkpoints(output)),
+            Resume::From(path) if Checkpoint::is_at(path) => Checkpoint::contents(path).ok(),
+            Resume::From(path) => checkpoints(path).ok().and_then(newest),
+        };
+        let frozen = saved.and_then(|saved| frozen(&saved.run));
+        frozen.unwrap_or_else(SystemTime::now)
     }
 
     /// The checkpoint to go on from; none to start anew, which `auto` says aloud.

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
+use crate::data::chat::Chat;
 use crate::data::reading::{self, list};
 use crate::data::{self, Cut, Encoder, Encoding, Eos, Report, Sample, Samples};
 use crate::error;
@@ -22,6 +24,8 @@ pub struct Corpus {
     pub eval: Vec<Sample>,
     /// SHA-256 of the template that wrote the conversations; none where there were none.
     pub chat_template_sha256: Option<String>,
+    /// Whether that template may have written the time.
+    pub tells_time: bool,
     /// Of the training data, before any is held out.
     pub report: Report,
 }
@@ -43,11 +47,13 @@ pub fn seq_len(options: &TrainOptions, base: &Base) -> usize {
     options.seq_len.unwrap_or(SEQ_LEN.min(base.spec.context))
 }
 
-/// Reads the file or folder `data` and what the options say of evaluation; `stop` is heard between records.
+/// Reads the file or folder `data` and what the options say of evaluation; `stop` is heard between records, and `now` is what
+/// chat templates take for the time.
 pub fn read(
     options: &TrainOptions,
     data: &Path,
     base: &Base,
+    now: SystemTime,
     listener: &dyn Listener,
     stop: &AtomicBool,
 ) -> Result<Corpus> {
@@ -63,6 +69,7 @@ pub fn read(
                 EosOption::Auto => Eos::Append,
                 EosOption::Never => Eos::Never,
             },
+            now,
         },
     );
     let cut = Cut {
@@ -93,6 +100,18 @@ pub fn read(
     if let Some(notice) = encoder.used_chat().and_then(|chat| chat.notice()) {
         warn("CHAT_TEMPLATE", notice.to_owned());
     }
+    if let Some(chat) = encoder.used_chat() {
+        let ends = chat.turn_ends(tokenizer)?;
+        let is_end = |id: &u32| ends.contains(id);
+        let learned = |sample: &Sample| sample.targets.iter().any(is_end);
+        if !ends.is_empty() && !samples.iter().any(learned) {
+            let names: Vec<String> = ends
+                .iter()
+                .map(|&id| tokenizer.decode(&[id]))
+                .collect::<Result<_>>()?;
+            warn("NO_TURN_END", no_turn_end(&names));
+        }
+    }
     let (longest, context) = (report.longest, base.spec.context);
     if longest > context {
         let message = format!(
@@ -117,6 +136,7 @@ pub fn read(
         samples,
         eval,
         chat_template_sha256,
+        tells_time: encoder.used_chat().is_some_and(Chat::tells_time),
         report,
     })
 }
@@ -160,6 +180,14 @@ fn read_one(
     }
     let report = Report::new(path.display().to_string(), records, &made);
     Ok((made, report))
+}
+
+/// A model that never learns an end writes on until it is cut off.
+fn no_turn_end(ends: &[String]) -> String {
+    format!(
+        "no turn is learned with its end ({}), so the model will not learn to stop: move the template's {{% endgeneration %}} behind the end of the turn, choose a template that writes one (--chat-template chatml), or leave --eos at auto; `amv-train data` shows what is learned",
+        ends.join(" or ")
+    )
 }
 
 /// Warns of what was left out, or refuses it with `--strict`.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ use crate::nn::Loader;
 use crate::run::Package;
 use crate::run::base::Base;
 use crate::run::budget::{Before, Budget};
-use crate::run::identity::{compare, identity};
+use crate::run::identity::{compare, freeze, identity};
 use crate::run::log::Log;
 use crate::run::places;
 use crate::run::resume::restore;
@@ -47,16 +48,19 @@ pub struct Session<'a> {
     model: Decoder,
     adapter: Arc<Adapter>,
     corpus: Corpus,
+    now: SystemTime,
     settings: Settings,
     /// The memory plan, for the start event.
     plan: Value,
 }
 
 impl<'a> Session<'a> {
-    /// `stop` is heard between two of the longer tasks: the error is then `ABORTED`.
+    /// `stop` is heard between two of the longer tasks: the error is then `ABORTED`. `now` is what the chat template takes
+    /// for the time.
     pub fn prepare(
         options: &'a TrainOptions,
         package: &Package,
+        now: SystemTime,
         log: &Log,
         stop: &AtomicBool,
     ) -> Result<Session<'a>> {
@@ -64,7 +68,7 @@ impl<'a> Session<'a> {
         let data = samples::data_path(options, package)?;
         let base = Base::open(&package.model_path(&options.model))?;
         go_on(stop)?;
-        let corpus = samples::read(options, &data, &base, log, stop)?;
+        let corpus = samples::read(options, &data, &base, now, log, stop)?;
         log.event(&Event::Data {
             report: corpus.report.clone(),
             sample: pieces(&corpus.samples[0], &base.tokenizer)?,
@@ -122,6 +126,7 @@ impl<'a> Session<'a> {
             model,
             adapter,
             corpus,
+            now,
             settings,
             plan: sized.report,
         })
@@ -137,7 +142,11 @@ impl<'a> Session<'a> {
         let samples = (self.corpus.samples.as_slice(), self.corpus.eval.as_slice());
         let base = self.base.sha256()?;
         let parameters = self.adapter.parameter_count();
-        Ok(identity(&used, samples, &base, parameters))
+        let mut identity = identity(&used, samples, &base, parameters)?;
+        if self.corpus.tells_time {
+            freeze(&mut identity, self.now);
+        }
+        Ok(identity)
     }
 
     /// Goes back to where `checkpoint` was saved. Errors: it is of another run, or of a longer one.
@@ -169,8 +178,8 @@ impl<'a> Session<'a> {
     }
 
     /// The options with what the defaults came to, as JSON.
-    pub fn used(&self) -> serde_json::Value {
-        json!(self.used)
+    pub fn used(&self) -> Result<Value> {
+        self.used.json()
     }
 
     /// What it writes: f32 values, and their moments in checkpoints.
@@ -282,6 +291,9 @@ impl<'a> Session<'a> {
         let data = [&self.used.data, &self.used.eval_data];
         let mut inputs = self.base.checkpoint.catalog().paths();
         inputs.extend(data.into_iter().flatten().map(Path::new));
+        // It may also be the name of a template, or its text.
+        let template = self.options.chat_template.as_deref().map(Path::new);
+        inputs.extend(template.filter(|path| path.is_file()));
         let model = package.model_path(&self.options.model);
         places::check(output, log, &inputs, &model)
     }
@@ -347,7 +359,7 @@ impl<'a> Session<'a> {
                 sha256: Some(tokenizer.sha256().to_owned()),
                 chat_template_sha256: self.corpus.chat_template_sha256.clone(),
             },
-            training: json!(self.used),
+            training: self.used.json()?,
             result,
         };
         let written = export::write(output, &export)?;

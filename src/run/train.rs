@@ -42,7 +42,7 @@ pub fn train(
     let threads = pool.current_num_threads();
     let log = Log::new(listener);
     let trained: Result<Event> = pool.install(|| {
-        let run = Session::prepare(options, package, &log, stop)?;
+        let run = Session::prepare(options, package, resume.now(&output), &log, stop)?;
         run.check_places(&output, package)?;
         export::try_output(&output)?;
         let workspace = Workspace::open(&output, &log)?;
@@ -67,10 +67,10 @@ pub fn train(
         }
         let metrics = workspace.metrics();
         log.add_file(&metrics, resumed.filter(|_| continued))?;
-        log.add_report(Report::open(workspace.report(), run.used(), &metrics)?);
+        log.add_report(Report::open(workspace.report(), run.used()?, &metrics)?);
         if let Some(directory) = &options.tensorboard {
             let directory = Path::new(directory);
-            log.add_event_file(EventFile::create(directory, &run.used(), resumed)?);
+            log.add_event_file(EventFile::create(directory, &run.used()?, resumed)?);
         }
         log.event(&run.start_event(backend, threads, resumed));
         let before = progress.elapsed;

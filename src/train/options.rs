@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::bail;
 use crate::data::chat::RoleHeader;
 use crate::data::{TrainOn, Truncate};
+use crate::error;
 use crate::error::Result;
 use crate::train::{Interval, Shape};
 
@@ -242,6 +243,13 @@ impl TrainOptions {
             OnOff::On => RoleHeader::Masked,
             OnOff::Off => RoleHeader::Learned,
         }
+    }
+
+    /// The options as JSON, by way of text: an f32 of 0.1 has one digit there, and 17 as the nearest f64.
+    pub fn json(&self) -> Result<Value> {
+        let text = serde_json::to_string(self);
+        let value = text.and_then(|text| serde_json::from_str(&text));
+        value.map_err(|cause| error!(Internal, "the options cannot be written as JSON: {cause}"))
     }
 
     /// Refuses values no run can have.

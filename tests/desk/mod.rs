@@ -9,6 +9,7 @@ use amv_train::run::{Package, train};
 use amv_train::train::{Event, Listener, TrainOptions};
 use serde_json::json;
 
+#[allow(dead_code, reason = "not every test of whole runs trains on it")]
 pub const TWENTY_WORDS: &str = "the quick brown fox jumps over the lazy dog and then it sleeps under a tree until the sun is gone";
 
 #[derive(Default)]

@@ -1,5 +1,7 @@
 //! A plain text as the samples of a run.
 
+use std::time::UNIX_EPOCH;
+
 use amv_train::data::chat::RoleHeader;
 use amv_train::data::{Content, Cut, Encoder, Encoding, Eos, Record, Sample, Samples, Tokenizer};
 
@@ -9,6 +11,7 @@ pub fn text_samples(text: &str, tokenizer: &Tokenizer, length: usize, eos: Eos) 
         train_on: None,
         role_header: RoleHeader::Masked,
         eos,
+        now: UNIX_EPOCH,
     };
     let record = Record {
         content: Content::Text(text.to_owned()),

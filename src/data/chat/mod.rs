@@ -9,6 +9,8 @@ mod turns;
 pub use template::{Ending, Refusal, Template};
 pub use turns::{RoleHeader, Turns, common};
 
+use std::time::SystemTime;
+
 use serde_json::{Map, Value};
 
 use crate::data::{Conversation, Tokenizer};
@@ -24,10 +26,10 @@ pub struct Chat {
 
 impl Chat {
     /// The template `chosen` (`--chat-template`: a name, a file or a text), else the model's own, else a built-in one for
-    /// its vocabulary.
-    pub fn open(tokenizer: &Tokenizer, chosen: Option<&str>) -> Result<Chat> {
+    /// its vocabulary. `now` is the time that a template tells when it asks.
+    pub fn open(tokenizer: &Tokenizer, chosen: Option<&str>, now: SystemTime) -> Result<Chat> {
         let source = source::find(tokenizer, chosen)?;
-        let compile = |text: &str| Template::new(text, tokenizer.named_tokens(), &source.name);
+        let compile = |text: &str| Template::new(text, tokenizer.named_tokens(), &source.name, now);
         Ok(Chat {
             template: compile(&source.text)?,
             with_tools: source.with_tools.as_deref().map(compile).transpose()?,
@@ -46,6 +48,11 @@ impl Chat {
             (Some(_), Some(template)) => template,
             _ => &self.template,
         }
+    }
+
+    /// Whether what the templates write may depend on the time.
+    pub fn tells_time(&self) -> bool {
+        self.template.tells_time() || self.with_tools.as_ref().is_some_and(Template::tells_time)
     }
 
     /// SHA-256 in hexadecimal of the template's text.

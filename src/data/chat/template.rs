@@ -6,6 +6,7 @@
 //! Source: huggingface/transformers, `utils/chat_template_utils.py`.
 
 use std::ops::Range;
+use std::time::SystemTime;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -53,8 +54,14 @@ pub enum Ending {
 }
 
 impl Template {
-    /// Compiles `text`. `tokens`: texts of special tokens by the names templates know. `source` is for messages.
-    pub fn new(text: &str, tokens: &[(String, String)], source: &str) -> Result<Template> {
+    /// Compiles `text`. `tokens`: texts of special tokens by the names templates know. `source` is for messages, `now` the
+    /// time that `strftime_now` tells, for all conversations the same.
+    pub fn new(
+        text: &str,
+        tokens: &[(String, String)],
+        source: &str,
+        now: SystemTime,
+    ) -> Result<Template> {
         let invalid = |cause: String| {
             error!(BadModel, "{source} cannot be used: {cause}").hint(
                 "use another template: --chat-template FILE, or one of the built-in names such as chatml",
@@ -81,7 +88,8 @@ impl Template {
         environment.add_filter("trim", python::trim);
         environment.add_filter("string", python::str_of);
         environment.add_function("raise_exception", raise);
-        environment.add_function("strftime_now", |format: &str| backend::local_time(format));
+        let tell = move |format: &str| backend::local_time(format, now);
+        environment.add_function("strftime_now", tell);
         let rewritten = markers::rewrite(text);
         let marked = rewritten.is_some();
         let program = rewritten.unwrap_or_else(|| text.to_owned());
@@ -94,6 +102,11 @@ impl Template {
             tokens: tokens.to_vec(),
             marked,
         })
+    }
+
+    /// Whether what it writes may depend on the time.
+    pub fn tells_time(&self) -> bool {
+        self.text.contains("strftime_now")
     }
 
     /// SHA-256 in hexadecimal of the template's text.

@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +17,7 @@ fn conversation(messages: Value) -> Conversation {
 
 fn render(template: &str, conversation: &Conversation) -> Result<String> {
     let tokens = [("bos_token".to_owned(), "<s>".to_owned())];
-    let template = Template::new(template, &tokens, "the template")?;
+    let template = Template::new(template, &tokens, "the template", UNIX_EPOCH)?;
     let rendered = template.render(&conversation.messages, conversation, Ending::Closed);
     rendered
         .map(|rendered| rendered.text)
@@ -158,7 +159,7 @@ fn conversations_with_tools_have_the_template_for_them() {
     )
     .unwrap();
     let tokenizer = Tokenizer::from_dir(folder.path()).unwrap();
-    let chat = Chat::open(&tokenizer, None).unwrap();
+    let chat = Chat::open(&tokenizer, None, UNIX_EPOCH).unwrap();
     let mut conversation = conversation(json!([{"role": "user", "content": "x"}]));
     let text = |conversation: &Conversation| {
         let template = chat.template(conversation);
@@ -201,7 +202,7 @@ fn a_prompt_ends_where_the_answer_begins_and_has_one_bos() {
         ),
     ] {
         let tokenizer = tokenizer(family);
-        let chat = Chat::open(&tokenizer, Some(name)).unwrap();
+        let chat = Chat::open(&tokenizer, Some(name), UNIX_EPOCH).unwrap();
         let ids = chat.prompt(&tokenizer, &question).unwrap();
         assert_eq!(tokenizer.decode(&ids).unwrap(), prompt, "{name}");
         let ends = chat.turn_ends(&tokenizer).unwrap();

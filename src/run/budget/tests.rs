@@ -32,7 +32,15 @@ fn with_budget(fit: bool, each: impl Fn(Budget, MemoryPlan)) {
     };
     let base = Base::open(&package.model_path(&options.model)).unwrap();
     let (data, stop) = (package.sample_corpus(), AtomicBool::new(false));
-    let corpus = samples::read(&options, &data, &base, &Codes::default(), &stop).unwrap();
+    let corpus = samples::read(
+        &options,
+        &data,
+        &base,
+        std::time::UNIX_EPOCH,
+        &Codes::default(),
+        &stop,
+    )
+    .unwrap();
     let adapter_base = models::adapter_base(&base.checkpoint).unwrap();
     let lora = LoraConfig::default();
     let measured = Measured::default();

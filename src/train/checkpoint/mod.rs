@@ -54,6 +54,11 @@ impl Checkpoint {
         })
     }
 
+    /// What the manifest of `directory` says; its tensors are not looked at.
+    pub fn contents(directory: &Path) -> Result<Contents> {
+        Ok(Manifest::read(&directory.join(MANIFEST))?.contents)
+    }
+
     /// Whether `directory` claims to be one; [`Checkpoint::read`] finds out.
     pub fn is_at(directory: &Path) -> bool {
         directory.join(MANIFEST).is_file()

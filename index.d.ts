@@ -323,7 +323,7 @@ export interface TrainOptions extends RunListeners<TrainEvent> {
   layers?: string | readonly number[];
 
   /**
-   * Continue from this adapter: a PEFT directory, a .safetensors file or a .gguf file. Its rank, alpha, patterns, targets and kind hold; a contradicting flag is an error.
+   * Continue from this adapter: a directory of PEFT or MLX, a .safetensors file, a .gguf file, or org/name of the Hugging Face hub. Its rank, alpha, patterns, targets and kind hold; a contradicting flag is an error.
    */
   initAdapter?: string;
 
@@ -531,7 +531,7 @@ export interface GenerateOptions extends RunListeners<GenerateEvent> {
   model?: string;
 
   /**
-   * The trained adapter: a PEFT directory, a .safetensors file or a .gguf file. Without it the base model speaks for itself.
+   * The trained adapter: a directory of PEFT or MLX, a .safetensors file, a .gguf file, or org/name of the Hugging Face hub. Without it the base model speaks for itself.
    */
   adapter?: string;
 
@@ -669,7 +669,7 @@ export interface EvaluateOptions extends RunListeners<WorkEvent> {
   model?: string;
 
   /**
-   * The trained adapter: a PEFT directory, a .safetensors file or a .gguf file. Without it the base model speaks for itself.
+   * The trained adapter: a directory of PEFT or MLX, a .safetensors file, a .gguf file, or org/name of the Hugging Face hub. Without it the base model speaks for itself.
    */
   adapter?: string;
 
@@ -689,7 +689,7 @@ export interface ExportAdapterOptions extends RunListeners<WorkEvent> {
   model?: string;
 
   /**
-   * The trained adapter: a PEFT directory, a .safetensors file or a .gguf file.
+   * The trained adapter: a directory of PEFT or MLX, a .safetensors file, a .gguf file, or org/name of the Hugging Face hub.
    */
   adapter: string;
 
@@ -721,7 +721,7 @@ export interface MergeOptions extends RunListeners<WorkEvent> {
   model?: string;
 
   /**
-   * The trained adapter: a PEFT directory, a .safetensors file or a .gguf file.
+   * The trained adapter: a directory of PEFT or MLX, a .safetensors file, a .gguf file, or org/name of the Hugging Face hub.
    */
   adapter: string;
 
@@ -767,7 +767,7 @@ export interface VerifyOptions extends RunListeners<WorkEvent> {
   model?: string;
 
   /**
-   * The trained adapter: a PEFT directory, a .safetensors file or a .gguf file.
+   * The trained adapter: a directory of PEFT or MLX, a .safetensors file, a .gguf file, or org/name of the Hugging Face hub.
    */
   adapter: string;
 
@@ -995,7 +995,7 @@ export interface PlanOptions extends RunListeners<TrainEvent> {
   layers?: string | readonly number[];
 
   /**
-   * Continue from this adapter: a PEFT directory, a .safetensors file or a .gguf file. Its rank, alpha, patterns, targets and kind hold; a contradicting flag is an error.
+   * Continue from this adapter: a directory of PEFT or MLX, a .safetensors file, a .gguf file, or org/name of the Hugging Face hub. Its rank, alpha, patterns, targets and kind hold; a contradicting flag is an error.
    */
   initAdapter?: string;
 
@@ -1541,4 +1541,10 @@ export interface SystemInfo {
   residentBytes: number | null;
   peakBytes: number | null;
   devices: Device[];
+  /** Path of the native addon that was loaded. */
+  addon: string;
+  /** The C library of this process: `glibc 2.41`, `musl` or `bionic`. */
+  libc: string;
+  /** Node.js, and the version of Node-API that it offers to addons. */
+  node: { version: string; api: number };
 }

@@ -3,10 +3,15 @@
 const { version } = require("./package.json");
 const { starter } = require("./lib/command.js");
 const { AmvTrainError, fromNative } = require("./lib/errors.js");
-const { BUILT_IN_FOLDER, loadNative } = require("./lib/native.js");
+const {
+  BUILT_IN_FOLDER,
+  describeNative,
+  loadNative,
+} = require("./lib/native.js");
 const { resolveModel } = require("./lib/model.js");
 const { pull } = require("./lib/pull.js");
 const { TermuxTrainer } = require("./lib/trainer.js");
+const { errorInWords } = require("./lib/words.js");
 
 const native = loadNative();
 
@@ -25,7 +30,7 @@ async function inspect(model) {
     };
     return JSON.parse(await native.inspect(model, place));
   } catch (error) {
-    throw fromNative(error);
+    throw errorInWords(fromNative(error));
   }
 }
 
@@ -54,7 +59,7 @@ module.exports = {
   inspect,
   models: answering(native.models),
   devices: answering(native.devices),
-  info: answering(native.info),
+  info: () => ({ ...answering(native.info)(), ...describeNative() }),
   AmvTrainError,
   version,
 };

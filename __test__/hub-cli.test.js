@@ -155,6 +155,34 @@ describe("a model of the hub on the command line", () => {
     }
   });
 
+  test("and an adapter of the hub work together, online and then offline", async () => {
+    const trained = (file) =>
+      fs.readFileSync(path.join(folder, "trained", file));
+    const names = ["adapter_config.json", "adapter_model.safetensors"];
+    hub.add(
+      "tiny/adapter",
+      Object.fromEntries(names.map((name) => [name, trained(name)])),
+    );
+    const model = ["--model", "tiny/directory"];
+    const adapter = ["--adapter", "tiny/adapter"];
+    const text = ["--prompt", "Once", "--max-tokens", "3"];
+    const first = await run(["generate", ...model, ...adapter, ...text]);
+    assert.equal(first.status, 0, first.stderr);
+    const init = ["--init-adapter", "tiny/adapter"];
+    const offline = { HF_HUB_OFFLINE: "1" };
+    hub.requests.length = 0;
+    for (const words of [
+      ["generate", ...model, ...adapter, ...text],
+      ["train", ...model, ...init, ...TRAIN, "--output", "continued/"],
+      ["export", ...model, ...adapter, "--output", "from-hub.gguf"],
+      ["pull", "tiny/adapter"],
+    ]) {
+      const { status, stderr } = await run(words, offline);
+      assert.equal(status, 0, `${words.join(" ")}: ${stderr}`);
+    }
+    assert.deepEqual(hub.requests, []);
+  });
+
   test("that is not there is one error with a hint", async () => {
     const { status, stdout, stderr } = await run([
       "train",

@@ -382,6 +382,46 @@ describe("what the hub refuses", () => {
     });
   });
 
+  test("an adapter is fetched where one is asked for, as PEFT, MLX or llama.cpp wrote it", async () => {
+    const other = { "README.md": "x", "optimizer.pt": bytes(9) };
+    const config = { "adapter_config.json": "{}" };
+    const adapter = (repo, files) => {
+      hub.add(repo, { ...other, ...files });
+      return fetchAdapter(repo);
+    };
+    const fetchAdapter = (repo) =>
+      fetchModel({ ...hubName(repo), kind: "adapter" }, { environment });
+    const peft = { ...config, "adapter_model.safetensors": bytes(10) };
+    const sidecar = { "amv_train_config.json": "{}" };
+    const found = await adapter("org/peft", { ...peft, ...sidecar });
+    assert.deepEqual(fs.readdirSync(found.path), [
+      "adapter_config.json",
+      "adapter_model.safetensors",
+      "amv_train_config.json",
+    ]);
+    const mlx = { ...config, "adapters.safetensors": bytes(11) };
+    const { files } = await adapter("org/mlx", mlx);
+    assert.deepEqual(files, ["adapter_config.json", "adapters.safetensors"]);
+    const gguf = await adapter("org/gguf", { "lora.gguf": bytes(12) });
+    assert.match(gguf.path, /lora\.gguf$/);
+    environment.offline = true;
+    for (const { path: place, repo } of [
+      { ...found, repo: "org/peft" },
+      { ...gguf, repo: "org/gguf" },
+    ]) {
+      assert.equal((await fetchAdapter(repo)).path, place);
+    }
+    environment.offline = false;
+    await assert.rejects(
+      adapter("org/pickled", { ...config, "adapter_model.bin": bytes(9) }),
+      { code: "UNSUPPORTED_FORMAT", hint: /again with PEFT/ },
+    );
+    await assert.rejects(adapter("org/model", DIRECTORY), {
+      code: "BAD_ADAPTER",
+      message: /^org\/model is no adapter: it has no adapter_config\.json/,
+    });
+  });
+
   test("an answer that leads out of the cache is no answer", async () => {
     hub.add("org/evil", { ...DIRECTORY, "../../evil.gguf": "x" });
     await assert.rejects(get("org/evil"), {

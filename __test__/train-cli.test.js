@@ -158,3 +158,31 @@ test("info, models and inspect answer, in words and in JSON", async () => {
   }
   assert.match((await run("info")).stderr, /^$/);
 });
+
+test("info names the addon it loaded, its interfaces and the processor's features", async () => {
+  const about = JSON.parse((await run("info --json")).stdout);
+  assert.match(about.addon, /\.node$/);
+  assert.ok(fs.existsSync(about.addon));
+  assert.match(about.libc, /^(glibc \d+\.\d+|musl|bionic)$/);
+  assert.equal(about.node.version, process.version);
+  assert.equal(about.node.api, Number(process.versions.napi));
+  assert.match(about.platform, /^(linux|android)-(x86_64|aarch64)$/);
+  const cpu = about.devices.find(({ backend }) => backend === "cpu");
+  const flags = fs.readFileSync("/proc/cpuinfo", "utf8");
+  for (const feature of cpu.features.filter((name) => name !== "fp16"))
+    assert.ok(hasFeature(flags, feature), feature);
+  const words = (await run("info")).stdout;
+  assert.match(words, /^addon: \/.*\.node$/m);
+  assert.match(words, /^ +api: \d+$/m);
+});
+
+/** Whether /proc/cpuinfo names the feature; Linux has other words for some on ARM. */
+function hasFeature(flags, feature) {
+  const names = {
+    neon: "asimd",
+    dotprod: "asimddp",
+    avx512vnni: "avx512_vnni",
+  };
+  names.avx512bf16 = "avx512_bf16";
+  return new RegExp(`\\b${names[feature] ?? feature}\\b`).test(flags);
+}

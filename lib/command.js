@@ -3,18 +3,19 @@
 // Every function of the SDK that works for a while: checked options in, a run out.
 
 const { BUILT_IN_FOLDER, loadNative } = require("./native.js");
-const { withModel } = require("./model.js");
+const { withFetched } = require("./model.js");
 const { checkOptions } = require("./options.js");
 const { startRun } = require("./run.js");
+const { NAMES } = require("./words.js");
 
 /** The function that starts `command` of the addon. It never throws: a wrong option rejects the run. */
 function starter(command) {
   return working(command, (checked, onMessage) =>
-    withModel(checked.model, onMessage, (modelPath) =>
+    withFetched(checked, onMessage, ({ model, ...adapters }) =>
       loadNative().start(
         command,
-        JSON.stringify(checked),
-        { builtIn: BUILT_IN_FOLDER, model: modelPath },
+        JSON.stringify({ ...checked, ...adapters }),
+        { builtIn: BUILT_IN_FOLDER, model },
         onMessage,
       ),
     ),
@@ -24,7 +25,7 @@ function starter(command) {
 /** A function of the SDK whose options are those of `command`; `launch(checked, onMessage)` starts its work. */
 function working(command, launch) {
   return (options) => {
-    const { signal, onEvent, ...given } = options ?? {};
+    const { signal, onEvent, [NAMES]: nameOf, ...given } = options ?? {};
     const isObject = typeof options === "object" && !Array.isArray(options);
     return startRun(
       (onMessage) =>
@@ -32,7 +33,7 @@ function working(command, launch) {
           checkOptions(command, options && isObject ? given : options),
           onMessage,
         ),
-      { signal, onEvent },
+      { signal, onEvent, nameOf },
     );
   };
 }

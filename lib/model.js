@@ -1,6 +1,6 @@
 "use strict";
 
-// The one place where the name of a model becomes a path: a model of the hub is fetched before the engine is asked.
+// The one place where a name on the hub becomes a path: models and adapters are fetched before the engine is asked.
 
 const { AmvTrainError } = require("./errors.js");
 const { hubName } = require("./hub/name.js");
@@ -11,24 +11,38 @@ function fetchFromHub(name, listeners) {
 }
 
 /**
- * Starts work that needs `model`, and returns its handle: `next(path)` at once, with no path, when the model is on this
- * machine; else after it was fetched. What happens until then goes to `onMessage` as from the addon.
+ * Starts work with `options`, and returns its handle: `next(paths)` at once when what they name is on this machine; else
+ * after it was fetched. `paths` has `model`, `adapter` and `initAdapter` as far as they were. What happens until then goes
+ * to `onMessage` as from the addon.
  */
-function withModel(model, onMessage, next) {
-  const name = hubName(model);
-  if (!name) return next();
+function withFetched(options, onMessage, next) {
+  const named = [
+    ["model", hubName(options.model)],
+    ["adapter", hubAdapter(options.adapter)],
+    ["initAdapter", hubAdapter(options.initAdapter)],
+  ].filter(([, name]) => name);
+  if (named.length === 0) return next({});
   const stopping = new AbortController();
-  let handle = { stop: () => stopping.abort(stopped(name)) };
-  fetchFromHub(name, {
-    signal: stopping.signal,
-    onEvent: (event) => onMessage("event", JSON.stringify(event)),
-  })
-    .then(({ path }) => {
-      stopping.signal.throwIfAborted();
-      handle = next(path);
-    })
-    .catch((error) => onMessage("error", error));
+  const [, first] = named[0];
+  let handle = { stop: () => stopping.abort(stopped(first)) };
+  const onEvent = (event) => onMessage("event", JSON.stringify(event));
+  const fetchAll = async () => {
+    const paths = {};
+    for (const [option, name] of named) {
+      handle = { stop: () => stopping.abort(stopped(name)) };
+      const { signal } = stopping;
+      paths[option] = (await fetchFromHub(name, { signal, onEvent })).path;
+      signal.throwIfAborted();
+    }
+    handle = next(paths);
+  };
+  fetchAll().catch((error) => onMessage("error", error));
   return { stop: () => handle.stop() };
+}
+
+function hubAdapter(adapter) {
+  const name = hubName(adapter);
+  return name && { ...name, kind: "adapter" };
 }
 
 /** The path of a model that is fetched for it; none when the model is on this machine. */
@@ -45,4 +59,4 @@ function stopped({ model }) {
   );
 }
 
-module.exports = { fetchFromHub, resolveModel, stopped, withModel };
+module.exports = { fetchFromHub, resolveModel, stopped, withFetched };

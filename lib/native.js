@@ -6,7 +6,7 @@ const fs = require("node:fs");
 const path = require("node:path");
 const { version } = require("../package.json");
 const { AmvTrainError } = require("./errors.js");
-const { currentPlatform } = require("./platform.js");
+const { currentPlatform, libcName } = require("./platform.js");
 
 const ROOT = path.join(__dirname, "..");
 const RUST =
@@ -17,6 +17,17 @@ const BUILT_IN_FOLDER = path.join(ROOT, "builtin");
 
 /** The addon, or an `AmvTrainError` that lists what was looked for and the command that helps. */
 function loadNative() {
+  return findNative().native;
+}
+
+/** Which addon was loaded, and the interfaces it was loaded through: for reports of what does not work. */
+function describeNative() {
+  const { file } = findNative();
+  const node = { version: process.version, api: Number(process.versions.napi) };
+  return { addon: file, libc: libcName(), node };
+}
+
+function findNative() {
   const platform = currentPlatform();
   const built = path.join(ROOT, platform.file);
   const candidates = [];
@@ -26,7 +37,8 @@ function loadNative() {
   const tried = fs.existsSync(built) ? [] : [`${built}: no such file`];
   for (const candidate of candidates) {
     try {
-      return checked(require(candidate), candidate);
+      const native = checked(require(candidate), candidate);
+      return { native, file: require.resolve(candidate) };
     } catch (error) {
       tried.push(`${candidate}: ${reason(error, candidate)}`);
     }
@@ -64,4 +76,4 @@ function hint(platform) {
   return `run \`${install}\`, or build it: ${build}`;
 }
 
-module.exports = { BUILT_IN_FOLDER, loadNative };
+module.exports = { BUILT_IN_FOLDER, describeNative, loadNative };

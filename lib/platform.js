@@ -18,9 +18,19 @@ function currentPlatform() {
   };
 }
 
-function usesGlibc() {
-  const { header } = process.report.getReport();
-  return Boolean(header.glibcVersionRuntime);
+/** The C library that this process uses, with the version where it says one: `glibc 2.41`. */
+function libcName() {
+  if (process.platform === "android") return "bionic";
+  const version = glibcVersion();
+  return version ? `glibc ${version}` : "musl";
 }
 
-module.exports = { PACKAGES, currentPlatform };
+function usesGlibc() {
+  return Boolean(glibcVersion());
+}
+
+function glibcVersion() {
+  return process.report.getReport().header.glibcVersionRuntime;
+}
+
+module.exports = { PACKAGES, currentPlatform, libcName };

@@ -1,6 +1,6 @@
 "use strict";
 
-// Fetches a model of the hub, without training it.
+// Fetches a model or an adapter of the hub, without training it.
 
 const { working } = require("./command.js");
 const { AmvTrainError } = require("./errors.js");
@@ -8,8 +8,9 @@ const { hubName } = require("./hub/name.js");
 const { fetchFromHub, stopped } = require("./model.js");
 
 const pull = working("pull", ({ model }, onMessage) => {
-  const name = hubName(model);
-  if (!name) throw noHubName(model);
+  const named = hubName(model);
+  if (!named) throw noHubName(model);
+  const name = { ...named, kind: "any" };
   const stopping = new AbortController();
   const started = performance.now();
   fetchFromHub(name, {

@@ -4,10 +4,12 @@
 
 const { AmvTrainError, fromNative } = require("./errors.js");
 const { EventReader } = require("./reader.js");
+const { errorInWords, eventInWords } = require("./words.js");
 
 /**
  * `launch(onMessage)` starts the native run and returns its `{ stop() }`; onMessage gets (kind, json) with kind
- * `event` any number of times, then `end` or `error` once. What launch throws rejects the promise.
+ * `event` any number of times, then `end` or `error` once. What launch throws rejects the promise. `nameOf` says how the
+ * caller calls options (`words.js`).
  */
 function startRun(launch, listeners = {}) {
   const wrong = wrongListener(listeners);
@@ -15,7 +17,7 @@ function startRun(launch, listeners = {}) {
     return startRun(() => {
       throw wrong;
     });
-  const { signal, onEvent } = listeners;
+  const { signal, onEvent, nameOf } = listeners;
   const readers = new Set();
   let native;
   let settle;
@@ -62,9 +64,9 @@ function startRun(launch, listeners = {}) {
   }
 
   function onMessage(kind, json) {
-    if (kind === "event") emit(JSON.parse(json));
+    if (kind === "event") emit(eventInWords(JSON.parse(json), nameOf));
     else if (kind === "end") finish(undefined, resultOf(json));
-    else finish({ error: fromNative(json) });
+    else finish({ error: errorInWords(fromNative(json), nameOf) });
   }
 
   const run = Object.assign(promise, {
@@ -82,7 +84,7 @@ function startRun(launch, listeners = {}) {
     native = launch(onMessage);
     signal?.addEventListener("abort", onAbort);
   } catch (error) {
-    finish({ error });
+    finish({ error: errorInWords(error, nameOf) });
   }
   return run;
 }

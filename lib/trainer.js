@@ -2,6 +2,8 @@
 
 const { AmvTrainError } = require("./errors.js");
 const { starter } = require("./command.js");
+const { property } = require("./options.js");
+const { NAMES } = require("./words.js");
 
 /** Names of the published trainer class, and the options of `train` they stand for. */
 const PUBLISHED_NAMES = {
@@ -25,7 +27,8 @@ class TermuxTrainer {
 
   /** Trains, and resolves to the result; its `finalLoss` is the metric. */
   fit(options = {}) {
-    return train({ ...this.#options, ...rename(options) });
+    const all = { ...this.#options, ...rename(options) };
+    return train({ ...all, [NAMES]: publishedName });
   }
 }
 
@@ -49,6 +52,14 @@ function ofModelType(modelType, { dora }) {
     );
   }
   return meant;
+}
+
+/** What users of this class call the option of a flag. */
+function publishedName(flag) {
+  const name = property(flag);
+  const names = Object.entries(PUBLISHED_NAMES);
+  const published = names.find(([, option]) => option === name);
+  return published ? published[0] : name;
 }
 
 function rename(options) {

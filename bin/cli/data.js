@@ -2,6 +2,7 @@
 
 // The `data` command: what training data holds, how long its samples are, and how the first of them are trained.
 
+const { AS_FLAGS } = require("../../lib/words.js");
 const { follow } = require("./follow.js");
 const { masked } = require("./mask.js");
 const { Progress } = require("./progress.js");
@@ -14,6 +15,7 @@ async function data({ json = false, ...options }, path) {
   const { data: start } = require("../../index.js");
   const progress = new Progress(process.stderr, {});
   const run = start({
+    ...AS_FLAGS,
     ...options,
     data: path,
     onEvent: (event) => progress.event(event),

@@ -2,6 +2,7 @@
 
 // The `generate` command: the text as it is written on standard output, its speed on standard error.
 
+const { AS_FLAGS } = require("../../lib/words.js");
 const { follow } = require("./follow.js");
 const { Progress } = require("./progress.js");
 const { printable } = require("./terminal.js");
@@ -12,6 +13,7 @@ async function generate(given) {
   const { generate: start } = require("../../index.js");
   const progress = new Progress(process.stderr, { quiet: quiet || json });
   const run = start({
+    ...AS_FLAGS,
     ...options,
     onEvent(event) {
       if (json) process.stdout.write(`${JSON.stringify(event)}\n`);

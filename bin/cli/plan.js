@@ -2,6 +2,7 @@
 
 // The `plan` command: the memory a run would occupy, part by part, and whether it is free.
 
+const { AS_FLAGS } = require("../../lib/words.js");
 const { follow } = require("./follow.js");
 const { Progress } = require("./progress.js");
 const { bytes } = require("./quantities.js");
@@ -25,7 +26,11 @@ const PARTS = [
 async function plan({ json = false, quiet = false, ...options }) {
   const { plan: start } = require("../../index.js");
   const progress = new Progress(process.stderr, { quiet });
-  const run = start({ ...options, onEvent: (event) => progress.event(event) });
+  const run = start({
+    ...options,
+    ...AS_FLAGS,
+    onEvent: (event) => progress.event(event),
+  });
   const report = await follow(run, progress, "stopping");
   const text = json ? JSON.stringify(report, null, 2) : reportText(report);
   process.stdout.write(`${text}\n`);

@@ -2,6 +2,7 @@
 
 // The `pull` command: a model of the hub in the cache. Its path is the result; everything else is progress.
 
+const { AS_FLAGS } = require("../../lib/words.js");
 const { follow } = require("./follow.js");
 const { Progress } = require("./progress.js");
 const { bytes, duration } = require("./quantities.js");
@@ -21,6 +22,7 @@ async function fetchModel(model, { quiet, onEvent = () => {} }) {
   const progress = new Progress(process.stderr, { quiet });
   const run = start({
     model,
+    ...AS_FLAGS,
     onEvent(event) {
       progress.event(event);
       onEvent(event);

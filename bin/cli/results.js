@@ -2,6 +2,7 @@
 
 // The commands that measure and carry over what a training has made: eval, export, merge and verify.
 
+const { AS_FLAGS } = require("../../lib/words.js");
 const { follow } = require("./follow.js");
 const { Progress } = require("./progress.js");
 const { duration, loss } = require("./quantities.js");
@@ -16,6 +17,7 @@ function resultOf(name, ending, show) {
     const start = require("../../index.js")[name];
     const progress = new Progress(process.stderr, { quiet: quiet || json });
     const run = start({
+      ...AS_FLAGS,
       ...options,
       onEvent(event) {
         if (json) process.stdout.write(`${JSON.stringify(event)}\n`);

@@ -3,6 +3,7 @@
 // The `train` command: starts the run, shows its events, stops it on a signal, prints the result.
 
 const { AmvTrainError } = require("../../lib/errors.js");
+const { AS_FLAGS } = require("../../lib/words.js");
 const { Progress } = require("./progress.js");
 const { bytes, duration, loss } = require("./quantities.js");
 const { follow } = require("./follow.js");
@@ -21,6 +22,7 @@ async function train(given) {
   let planned;
   const run = start({
     ...options,
+    ...AS_FLAGS,
     onEvent(event) {
       if (event.type === "start") planned = event.plan.total;
       if (event.type === "step") firstLoss ??= event.loss;

@@ -5,7 +5,13 @@
 
 const fs = require("node:fs");
 const path = require("node:path");
-const { CONFIG, INDEX, SINGLE } = require("./choose.js");
+const {
+  ADAPTER,
+  ADAPTER_WEIGHTS,
+  CONFIG,
+  INDEX,
+  SINGLE,
+} = require("./choose.js");
 const { COMMIT } = require("./repository.js");
 const { partsOf } = require("./split.js");
 
@@ -76,7 +82,7 @@ class Cache {
   }
 
   /** Where the model `name` is, when all of it is in the cache: `{ commit, path }`. */
-  find({ revision, file }) {
+  find({ revision, file, kind }) {
     const commit = this.commitOf(revision);
     if (!commit) return undefined;
     const snapshot = this.snapshot(commit);
@@ -87,7 +93,10 @@ class Cache {
         ? { commit, path: parts[0], gguf: partsOf(file)[0] }
         : undefined;
     }
-    if (isWholeModel(snapshot)) return { commit, path: snapshot };
+    const isWhole =
+      (kind !== "adapter" && isWholeModel(snapshot)) ||
+      (kind !== undefined && isWholeAdapter(snapshot));
+    if (isWhole) return { commit, path: snapshot };
     const gguf = onlyGguf(snapshot);
     return gguf && { commit, path: path.join(snapshot, gguf), gguf };
   }
@@ -103,6 +112,11 @@ function isWholeModel(snapshot) {
   } catch {
     return false;
   }
+}
+
+function isWholeAdapter(snapshot) {
+  const has = (file) => fs.existsSync(path.join(snapshot, file));
+  return has(ADAPTER) && ADAPTER_WEIGHTS.some(has);
 }
 
 function onlyGguf(snapshot) {

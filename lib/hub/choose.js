@@ -10,6 +10,10 @@ const CONFIG = "config.json";
 const SINGLE = "model.safetensors";
 const INDEX = "model.safetensors.index.json";
 const ADAPTER = "adapter_config.json";
+/** Weights of an adapter as PEFT and as MLX call them. */
+const ADAPTER_WEIGHTS = ["adapter_model.safetensors", "adapters.safetensors"];
+/** Beside them, what says how it was trained. */
+const SIDECAR = "amv_train_config.json";
 
 /** Beside the weights, those of them that there are. */
 const SMALL = [
@@ -29,12 +33,13 @@ const SMALL = [
 const PICKLE = /\.(bin|ckpt|pth?)$/i;
 
 /**
- * The files of the model that `name` names: `{ files, gguf? }`, with `gguf` the path of its (first) file where it is one.
+ * The files of the model, or of the adapter where `name.kind` says so, that `name` names: `{ files, gguf? }`, with `gguf` the path of its (first) file where it is one.
  * When an index is among them, the shards that it names are still to be added: `shardsOf`.
  */
 function chooseFiles(name, all) {
   const byPath = new Map(all.map((file) => [file.path, file]));
   if (name.file) return ggufFiles(name, name.file, byPath);
+  if (name.kind === "adapter") return adapterFiles(name, byPath);
   const weights = byPath.get(INDEX) ?? byPath.get(SINGLE);
   if (weights && byPath.has(CONFIG)) {
     const small = SMALL.flatMap((path) => byPath.get(path) ?? []);
@@ -44,6 +49,27 @@ function chooseFiles(name, all) {
   if (ggufs.length === 1) return ggufFiles(name, ggufs[0].path, byPath);
   if (ggufs.length > 1) throw severalGgufs(name, ggufs);
   throw noModel(name, byPath);
+}
+
+function adapterFiles(name, byPath) {
+  const weights = ADAPTER_WEIGHTS.find((path) => byPath.has(path));
+  if (weights && byPath.has(ADAPTER)) {
+    const paths = [ADAPTER, SIDECAR, weights];
+    return { files: paths.flatMap((path) => byPath.get(path) ?? []) };
+  }
+  const paths = [...byPath.keys()];
+  const ggufs = paths.filter((path) => /\.gguf$/i.test(path));
+  if (ggufs.length === 1 && !byPath.has(CONFIG)) {
+    return ggufFiles(name, ggufs[0], byPath);
+  }
+  if (byPath.has("adapter_model.bin")) throw pickle(name, "adapter_model.bin");
+  throw new AmvTrainError(
+    "BAD_ADAPTER",
+    `${name.repo} is no adapter: it has no ${ADAPTER} with ${ADAPTER_WEIGHTS.join(" or ")}`,
+    ggufs.length > 0
+      ? `of its .gguf files name one: ${name.repo}:${ggufs[0]}`
+      : "name the repository of a LoRA adapter, as PEFT or MLX writes it",
+  );
 }
 
 /** Whether the repository is an adapter and no model. */
@@ -57,8 +83,8 @@ function adapterError({ repo }, base) {
     "UNSUPPORTED_MODEL",
     `${repo} is a LoRA adapter${base ? ` of ${base}` : ""}, not a model`,
     base
-      ? `--model takes the model it was trained on: --model ${base}`
-      : "--model takes the model it was trained on",
+      ? `name the model it was trained on: ${base}`
+      : "name the model it was trained on",
   );
 }
 
@@ -161,16 +187,21 @@ function noModel(name, byPath) {
   );
 }
 
-function pickle({ repo }, path) {
+function pickle({ repo, kind }, path) {
+  const otherwise =
+    kind === "adapter"
+      ? "look for the adapter in safetensors, or load it and save it again with PEFT"
+      : `look for the model in safetensors or GGUF, or convert it with Python: AutoModelForCausalLM.from_pretrained("${repo}").save_pretrained(DIR)`;
   return new AmvTrainError(
     "UNSUPPORTED_FORMAT",
     `${path} of ${repo} is a pickle file, which can run any program when it is opened, so it is never read`,
-    `look for the model in safetensors or GGUF, or convert it with Python: AutoModelForCausalLM.from_pretrained("${repo}").save_pretrained(DIR)`,
+    otherwise,
   );
 }
 
 module.exports = {
   ADAPTER,
+  ADAPTER_WEIGHTS,
   CONFIG,
   INDEX,
   SINGLE,

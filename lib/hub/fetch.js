@@ -20,7 +20,7 @@ const TELL_MS = 200;
 const ATTEMPTS_WITH_COPY = 2;
 
 /**
- * The model `name` (see `hubName`) on this disk: `{ path, commit, files, bytes }`, with `path` a directory or a .gguf
+ * The model `name` (see `hubName`), or the adapter where `name.kind` is "adapter" or "any", on this disk: `{ path, commit, files, bytes }`, with `path` a directory or a .gguf
  * file, and `files` what it is made of.
  *
  * `onEvent` gets `download` and `warning` events, `signal` ends it early with its reason. `environment` and `pause` are
@@ -99,10 +99,15 @@ class Transfer {
   }
 
   async model(commit, all) {
-    const name = this.#name;
-    if (choose.isAdapter(all) && !name.file) {
-      throw choose.adapterError(name, await this.#baseOf(commit));
+    const isAdapter = !this.#name.file && choose.isAdapter(all);
+    const isMeant = ["adapter", "any"].includes(this.#name.kind);
+    if (isAdapter && !isMeant) {
+      throw choose.adapterError(this.#name, await this.#baseOf(commit));
     }
+    const name =
+      isAdapter || this.#name.kind === "adapter"
+        ? { ...this.#name, kind: "adapter" }
+        : this.#name;
     const { files, gguf } = choose.chooseFiles(name, all);
     this.began = true;
     const index = files.find((file) => file.path === choose.INDEX);

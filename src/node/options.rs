@@ -194,7 +194,7 @@ static OPTIONS: &[OptionSpec] = &[
         .doc("Of the targets, only those in these decoder layers, such as 0-7,12 or last:8."),
     option("init-adapter", Path, "PATH")
         .group(LORA)
-        .doc("Continue from this adapter: a PEFT directory, a .safetensors file or a .gguf file. Its rank, alpha, patterns, targets and kind hold; a contradicting flag is an error."),
+        .doc("Continue from this adapter: a directory of PEFT or MLX, a .safetensors file, a .gguf file, or org/name of the Hugging Face hub. Its rank, alpha, patterns, targets and kind hold; a contradicting flag is an error."),
     option("eval-split", SHARE, "X")
         .group(EVALUATION)
         .default("0")

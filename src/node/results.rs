@@ -17,12 +17,12 @@ pub(super) static OPTIONS: &[OptionSpec] = &[
     option("adapter", Path, "PATH")
         .commands(&["generate", "eval"])
         .group(MODEL_AND_DATA)
-        .doc("The trained adapter: a PEFT directory, a .safetensors file or a .gguf file. Without it the base model speaks for itself."),
+        .doc("The trained adapter: a directory of PEFT or MLX, a .safetensors file, a .gguf file, or org/name of the Hugging Face hub. Without it the base model speaks for itself."),
     option("adapter", Path, "PATH")
         .commands(&["export", "merge", "verify"])
         .required()
         .group(MODEL_AND_DATA)
-        .doc("The trained adapter: a PEFT directory, a .safetensors file or a .gguf file."),
+        .doc("The trained adapter: a directory of PEFT or MLX, a .safetensors file, a .gguf file, or org/name of the Hugging Face hub."),
     option("data", Path, "PATH")
         .commands(&["eval"])
         .required()

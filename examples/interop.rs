@@ -9,6 +9,8 @@
 
 #[path = "../tests/golden/mod.rs"]
 mod golden;
+#[path = "interop/packed.rs"]
+mod packed;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -104,6 +106,7 @@ fn write_all(out: &Path) -> Result<()> {
             &target.join("model.gguf"),
             &target.join("gguf"),
             &target.join("merged.gguf"),
+            "f32",
         )?;
         let directory = target.join("model");
         copy_with_tokenizer(&case, &directory, vocab)?;
@@ -111,12 +114,14 @@ fn write_all(out: &Path) -> Result<()> {
             &directory,
             &target.join("safetensors"),
             &target.join("merged/"),
+            "f32",
         )?;
     }
+    packed::write_packed(&out.join("packed"))?;
     write_smollm2(&out.join("smollm2"))
 }
 
-/// A quantised base of a real model, and a random adapter of its queries and values.
+/// A quantised base of a real model.
 fn write_smollm2(target: &Path) -> Result<()> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(SMOLLM2);
     if !file.exists() {
@@ -126,7 +131,12 @@ fn write_smollm2(target: &Path) -> Result<()> {
         return Ok(());
     }
     fs::create_dir_all(target).map_err(|cause| Error::file("make", target, &cause))?;
-    let model = Model::open(&file)?;
+    write_quantised(&file, "smollm2", target).map(|_| ())
+}
+
+/// An adapter of queries and values of the quantised base `file`, trained from a random start. Gives the ids of the text.
+fn write_quantised(file: &Path, name: &str, target: &Path) -> Result<Vec<u32>> {
+    let model = Model::open(file)?;
     let spec = model.plain.spec();
     let (queries, values) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
     let mut pairs = BTreeMap::new();
@@ -139,17 +149,12 @@ fn write_smollm2(target: &Path) -> Result<()> {
     }
     let tokenizer = match model.checkpoint.gguf() {
         Some(metadata) => Tokenizer::from_gguf(metadata)?,
-        None => bail!(BadModel, "{SMOLLM2} is not a GGUF file"),
+        None => bail!(BadModel, "{} is not a GGUF file", file.display()),
     };
     let ids = vec![tokenizer.encode(TEXT)?];
     let pairs = model.trained(pairs, &ids)?;
-    model.write(
-        "smollm2",
-        pairs,
-        &ids,
-        &target.join("gguf"),
-        Detail::Targets,
-    )
+    model.write(name, pairs, &ids, &target.join("gguf"), Detail::Targets)?;
+    Ok(ids.concat())
 }
 
 /// How much of the outcome a report holds.
@@ -276,13 +281,13 @@ impl Model {
     }
 }
 
-/// Writes `model` with `adapter` in its weights, in f32.
-fn merge(model: &Path, adapter: &Path, output: &Path) -> Result<()> {
+/// Writes `model` with `adapter` in its weights, of type `kind`.
+fn merge(model: &Path, adapter: &Path, output: &Path, kind: &str) -> Result<()> {
     struct Silent;
     impl Listener for Silent {
         fn event(&self, _: &Event) {}
     }
-    let options = json!({ "model": model, "adapter": adapter, "output": output, "type": "f32" });
+    let options = json!({ "model": model, "adapter": adapter, "output": output, "type": kind });
     let options = serde_json::from_value(options)
         .map_err(|cause| error!(Internal, "options of merge: {cause}"))?;
     let package = Package {

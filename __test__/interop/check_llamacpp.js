@@ -16,6 +16,9 @@ const GELU_TABLE = 1e-2;
 /** What the adapter does to the tokens of a text on a quantised base: correlation, and ratio of the sums. */
 const EFFECT = { correlation: 0.98, ratio: 0.1 };
 
+/** Correlation of the log-probabilities of a text under a merged model in K-quants, whose activations llama.cpp rounds. */
+const PACKED = 0.99;
+
 const out = process.argv[2];
 // One thread: waiting for each other costs more than these models compute.
 const llama = await getLlama({
@@ -149,17 +152,39 @@ async function checkQuantised(name) {
   const ratio = sum(theirs) / sum(ours);
   const r = correlation(ours, theirs);
   report(
-    `${name}, effect on a Q4_1 base`,
+    `${name}, effect on a quantised base`,
     r >= EFFECT.correlation && Math.abs(ratio - 1) <= EFFECT.ratio,
     `correlation ${r.toFixed(4)}, ratio ${ratio.toFixed(3)} over ${ours.length} tokens`,
   );
   await model.dispose();
 }
 
+/** A merged model in the types that its base had: what it makes of each token of the text. */
+async function checkPacked(name) {
+  const folder = path.join(out, name);
+  const expected = JSON.parse(
+    fs.readFileSync(path.join(folder, "merged.json"), "utf8"),
+  );
+  const ids = expected.input_ids;
+  const model = await llama.loadModel({
+    modelPath: path.join(folder, "merged.gguf"),
+  });
+  const theirs = ofTargets(ids, await probabilities(model, ids));
+  const r = correlation(expected.targets, theirs);
+  report(
+    `${name}, merged in its own types`,
+    r >= PACKED,
+    `correlation ${r.toFixed(4)} over ${theirs.length} tokens`,
+  );
+  await model.dispose();
+}
+
 for (const name of fs.readdirSync(out).sort()) {
   if (!fs.existsSync(path.join(out, name, "gguf.json"))) continue;
-  if (name === "smollm2") await checkQuantised(name);
+  const isQuantised = name === "smollm2" || name === "packed";
+  if (isQuantised) await checkQuantised(name);
   else await checkSmall(name);
+  if (name === "packed") await checkPacked(name);
 }
 await llama.dispose();
 process.exitCode = failures > 0 ? 1 : 0;

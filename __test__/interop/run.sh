@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Real consumers load what we write: llama.cpp through node-llama-cpp, and PEFT. Sets everything up itself: 700 MB of
-# node_modules here, 6 GB of Python in target/interop/venv. Without a network or a tool it says so and passes, unless
-# AMV_TEST_STRICT=1.
+# Real consumers load what we write: llama.cpp through node-llama-cpp, PEFT, and PyPI gguf. Sets everything up itself:
+# 700 MB of node_modules here, 6 GB of Python in target/interop/venv. Without a network or a tool it says so and passes,
+# unless AMV_TEST_STRICT=1.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=__test__/interop
@@ -26,7 +26,7 @@ done
 npm ci --prefix "$here" --ignore-scripts --no-audit --no-fund || skip "node-llama-cpp cannot be installed"
 if ! cmp --silent "$here/requirements.txt" "$venv/installed.txt"; then
   python3 -m venv "$venv" || skip "python3 -m venv does not work"
-  "$venv/bin/pip" install --quiet --requirement "$here/requirements.txt" || skip "PEFT cannot be installed"
+  "$venv/bin/pip" install --quiet --requirement "$here/requirements.txt" || skip "PEFT and gguf cannot be installed"
   cp "$here/requirements.txt" "$venv/installed.txt"
 fi
 
@@ -35,6 +35,7 @@ mkdir -p "$out"
 cargo run --quiet --example interop -- "$out"
 node "$here/check_llamacpp.js" "$out"
 HF_HUB_OFFLINE=1 "$venv/bin/python" "$here/check_peft.py" "$out"
+"$venv/bin/python" "$here/check_gguf.py" "$out"
 npm run --silent build
 node "$here/check_hub.js" "$venv/bin/python" "$out/hub"
 for resumed in "--max-steps 4 --quiet" "--max-steps 7 --quiet --resume auto"; do

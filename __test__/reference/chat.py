@@ -4,7 +4,7 @@
 
 Token ids and masks come from SFTTrainer's own preparation of its dataset, for the templates TRL knows (it swaps in its training
 variant where assistants alone are learned), and from transformers' apply_chat_template(return_assistant_tokens_mask) with
-marks set here by hand for our own templates and for Qwen3's as it is published. Each marked template must render every
+marks set here by hand for our own templates, for those written for these tests, and for Qwen3's as it is published. Each marked template must render every
 conversation like the unmarked one. Made with torch 2.15.0, transformers 5.24.0, peft 0.21.2, trl 1.16.
 """
 
@@ -31,6 +31,8 @@ HERE = Path(__file__).parent
 FIXTURES = HERE.parent / "fixtures"
 OUT = FIXTURES / "chat"
 OURS = HERE.parents[1] / "src/data/chat/templates"
+# Written for these tests: they render what the templates of Llama 3 and Gemma do, whose licences are not ours to pass on.
+FORMS = OUT / "templates"
 TRL = Path(trl.__file__).parent / "chat_templates"
 
 
@@ -61,9 +63,9 @@ END = "{{- '<|im_end|>\\n' }}"
 PLAIN_BODY = "' + message.content | trim }}\n    {{- eos_token if message.role == 'assistant' }}"
 # name: (family, file, marked variant by hand or None for TRL's own)
 TEMPLATES = {
-    "gemma": ("gemma2", TRL / "gemma.jinja", None),
-    "gemma3": ("gemma3", TRL / "gemma3.jinja", None),
-    "llama3": ("llama3", TRL / "llama3.jinja", None),
+    "gemma": ("gemma2", FORMS / "gemma.jinja", lambda t: wrap(t, "{{- message.content | trim", "\\n' }}", "assistant")),
+    "gemma3": ("gemma3", FORMS / "gemma3.jinja", lambda t: wrap(t, "{%- if message.content is string %}", "{{- '<end_of_turn>\\n' }}", "assistant")),
+    "llama3": ("llama3", FORMS / "llama3.jinja", lambda t: wrap(t, "{{- message.content | trim", "}}", "assistant")),
     "phi3": ("phi3", TRL / "phi3.jinja", None),
     "qwen2_5": ("qwen2", TRL / "qwen2_5_training.jinja", lambda text: text),
     "qwen3_training": ("qwen2", TRL / "qwen3_training.jinja", lambda text: text),
@@ -139,7 +141,7 @@ def tokens():
     (OUT / "templates").mkdir(parents=True, exist_ok=True)
     for name, (family, file, mark) in TEMPLATES.items():
         text = file.read_text(encoding="utf-8")
-        if not name.startswith("ours/"):
+        if file.parent == TRL:
             (OUT / "templates" / f"{name}.jinja").write_text(text, encoding="utf-8")
         processing = tokenizer(family, text)
         case = {"family": family, "assistant": [], "completions": []}
@@ -168,8 +170,8 @@ SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "nu
          "max_position_embeddings": 512, "tie_word_embeddings": True, "rms_norm_eps": 1e-6}  # fmt: skip
 MODELS = {
     "chatml": ("smollm", OURS / "chatml.jinja", {"model_type": "llama"}),
-    "llama3": ("llama3", TRL / "llama3.jinja", {"model_type": "llama"}),
-    "gemma": ("gemma2", TRL / "gemma.jinja", {"model_type": "gemma2", "query_pre_attn_scalar": 8}),
+    "llama3": ("llama3", FORMS / "llama3.jinja", {"model_type": "llama"}),
+    "gemma": ("gemma2", FORMS / "gemma.jinja", {"model_type": "gemma2", "query_pre_attn_scalar": 8}),
     "qwen3": ("qwen2", TRL / "qwen3.jinja", {"model_type": "qwen3"}),
 }
 
@@ -200,7 +202,7 @@ def steps():
         runs = {}
         for mode in ("assistant", "completions"):
             # A completion is learned with the template as it is; assistants alone need marks.
-            marked = {"chatml": TEMPLATES["ours/chatml"][2]}.get(name)
+            marked = None if name == "qwen3" else TEMPLATES[template_name(name)][2]
             template = marked(text) if marked and mode == "assistant" else text
             runs[mode] = losses(folder, tokenizer(family, template), mode)
             print(name, mode, [round(x, 3) for x in runs[mode]])

@@ -136,6 +136,23 @@ describe("a signal", () => {
   });
 });
 
+test("a run is one process, of which Android has no reason to end others", async () => {
+  let children;
+  const { status, stderr } = await run(
+    `train ${LONG} --output alone/`,
+    (child, { stderr }) => {
+      if (children !== undefined || !/step +\d/.test(stderr)) return;
+      const tasks = `/proc/${child.pid}/task`;
+      const of = (task) =>
+        fs.readFileSync(path.join(tasks, task, "children"), "utf8");
+      children = fs.readdirSync(tasks).map(of).join("").trim();
+      child.kill("SIGINT");
+    },
+  );
+  assert.equal(status, 0, stderr);
+  assert.equal(children, "");
+});
+
 test("a reader that goes away ends the run, saved and without a complaint", async () => {
   const { status, stderr } = await run(
     `train ${LONG} --output pipe/ --json`,

@@ -135,8 +135,15 @@ fn what_a_run_reads_is_never_written_to() {
     std::fs::write(desk.path("chat.jsonl"), chat).unwrap();
     let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}";
     std::fs::write(desk.path("mine.jinja"), template).unwrap();
+    let first = json!({ "model": model, "maxSteps": 1, "output": desk.text("first/") });
+    desk.run(first).0.unwrap();
+    let adapter = std::fs::read(desk.path("first/adapter_config.json")).unwrap();
     for options in [
         json!({ "output": desk.text("base.safetensors") }),
+        json!({ "initAdapter": desk.text("first/"), "log": desk.text("first/adapter_config.json") }),
+        json!({
+            "initAdapter": desk.text("first/adapter_model.safetensors"), "log": desk.text("first/adapter_model.safetensors")
+        }),
         json!({ "log": desk.text("data.txt") }),
         json!({ "log": desk.text("base.gguf") }),
         json!({ "log": desk.text("held.txt"), "evalData": desk.text("./held.txt") }),
@@ -149,6 +156,10 @@ fn what_a_run_reads_is_never_written_to() {
         assert_eq!(desk.run(all).0.unwrap_err().code, Code::Usage, "{options}");
     }
     assert_eq!(std::fs::read(&model).unwrap(), before);
+    assert_eq!(
+        std::fs::read(desk.path("first/adapter_config.json")).unwrap(),
+        adapter
+    );
     assert_eq!(
         std::fs::read_to_string(desk.path("mine.jinja")).unwrap(),
         template

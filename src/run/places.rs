@@ -16,8 +16,15 @@ const MODEL_FILES: [&str; 4] = [
 
 /// Refuses an output or log that is one of `inputs`, and a log that is one of the output's files.
 ///
-/// `inputs`: the weight files, the data and the held-out data. `model`: the path of the model.
-pub fn check(output: &Output, log: Option<&Path>, inputs: &[&Path], model: &Path) -> Result<()> {
+/// `inputs`: the weight files, the data, the held-out data, and the chat template. `model`: the path of the model.
+/// `adapter` is continued; the output may take its place in the end, a log may not.
+pub fn check(
+    output: &Output,
+    log: Option<&Path>,
+    inputs: &[&Path],
+    model: &Path,
+    adapter: Option<&Path>,
+) -> Result<()> {
     let inputs: Vec<PathBuf> = inputs
         .iter()
         .map(|path| path.to_path_buf())
@@ -30,7 +37,15 @@ pub fn check(output: &Output, log: Option<&Path>, inputs: &[&Path], model: &Path
         .map(|path| ("--output", path.as_path()))
         .chain(log.map(|path| ("--log", path)))
     {
-        if inputs.contains(&resolved(path)) {
+        let place = resolved(path);
+        let is_of_adapter = |adapter: &Path| {
+            let adapter = resolved(adapter);
+            let is_in_it = place.parent() == Some(&*adapter) && path.exists();
+            place == adapter || is_in_it
+        };
+        let is_read =
+            inputs.contains(&place) || option == "--log" && adapter.is_some_and(is_of_adapter);
+        if is_read {
             return Err(error!(
                 Usage,
                 "{} is what this run reads, so it cannot be written to",

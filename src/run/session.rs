@@ -295,7 +295,8 @@ impl<'a> Session<'a> {
         let template = self.options.chat_template.as_deref().map(Path::new);
         inputs.extend(template.filter(|path| path.is_file()));
         let model = package.model_path(&self.options.model);
-        places::check(output, log, &inputs, &model)
+        let adapter = self.options.init_adapter.as_deref().map(Path::new);
+        places::check(output, log, &inputs, &model, adapter)
     }
 
     /// Takes the adapter of the best evaluation back, when that is wanted and the last one is not it.

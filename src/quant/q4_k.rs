@@ -92,3 +92,20 @@ pub fn scale_and_min(sc: &[u8; 12], j: usize) -> (u8, u8) {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_and_minima_are_read_as_they_were_written() {
+        for shift in 0..64 {
+            let scales = std::array::from_fn(|j| (j * 9 + shift) as u8 & 63);
+            let mins = std::array::from_fn(|j| (j * 23 + 5 * shift) as u8 & 63);
+            let sc = scales_and_mins(&scales, &mins);
+            for j in 0..8 {
+                assert_eq!(scale_and_min(&sc, j), (scales[j], mins[j]));
+            }
+        }
+    }
+}

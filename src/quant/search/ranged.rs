@@ -181,3 +181,36 @@ fn quantised<const LEN: usize>(
     }
     (errors.iter().sum(), levels)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_evenly_spaced_values_is_found_exactly() {
+        let values: [f32; 16] = std::array::from_fn(|i| 0.25 * (i * 5 % 14) as f32 - 1.5);
+        let fit = best_range(&values, 15.0, (8..18).map(|span| span as f32));
+        let (error, levels) = quantised(&values, fit.scale, fit.min, 15.0);
+        assert!(error < 1e-10, "{error}");
+        assert!((fit.scale - 0.25).abs() < 1e-6 && (fit.min - 1.5).abs() < 1e-6);
+        assert_eq!(levels, std::array::from_fn(|i| (i * 5 % 14) as f32));
+    }
+
+    /// 2.2 and 3, put on 2 and 3, would need the scale 0.8 and the minimum −0.6. With 0 the scale is
+    /// 8·(2.2·2 + 3·3) / 8·(4 + 9).
+    #[test]
+    fn a_minimum_is_never_negative() {
+        let values: [f32; 16] = std::array::from_fn(|i| if i < 8 { 2.2 } else { 3.0 });
+        let fit = best_range(&values, 3.0, [3.0].into_iter());
+        assert_eq!(fit.min, 0.0);
+        assert!((fit.scale - 13.4 / 13.0).abs() < 1e-6, "{}", fit.scale);
+    }
+
+    #[test]
+    fn equal_values_need_no_levels() {
+        let fit = best_range(&[-0.5; 32], 15.0, [15.0].into_iter());
+        assert_eq!((fit.scale, fit.min), (0.0, 0.5));
+        let fit = best_range(&[0.0; 32], 15.0, [15.0].into_iter());
+        assert_eq!((fit.scale, fit.min), (0.0, 0.0));
+    }
+}

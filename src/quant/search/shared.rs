@@ -52,3 +52,38 @@ pub fn around(part: f32, d: f32, lowest: f32, highest: f32) -> [f32; 2] {
     let below = (part / d).floor();
     [below, below + 1.0].map(|multiple| multiple.clamp(lowest, highest))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_are_multiples_of_one_number_are_found_to_be_that() {
+        for (lowest, highest, multiples) in [
+            (0.0, 63.0, [0.0, 7.0, 61.0, 33.0]),
+            (0.0, 15.0, [1.0, 9.0, 4.0, 3.0]),
+            (-32.0, 31.0, [-32.0, 5.0, 31.0, 0.0]),
+            (-128.0, 127.0, [77.0, -113.0, 12.0, 1.0]),
+        ] {
+            let parts = multiples.map(|multiple: f32| 0.01171875 * multiple);
+            let d = shared(&parts, &[1.0; 4], lowest, highest).to_f32();
+            for part in parts {
+                assert!(around(part, d, lowest, highest).contains(&(part / d)));
+            }
+        }
+    }
+
+    /// 3 at weight 100 and 1.4 at weight 1: of d = 3/15, 3/14, … 3/8 the heavy part fits all, the light one 3/15 best.
+    #[test]
+    fn a_part_counts_as_much_as_it_weighs() {
+        let d = shared(&[3.0, 1.4], &[100.0, 1.0], 0.0, 15.0).to_f32();
+        assert_eq!(d, half::f16::from_f32(0.2).to_f32());
+    }
+
+    #[test]
+    fn f16_holds_every_scale_as_neither_zero_nor_infinity() {
+        assert_eq!(of_a_scale(-1e-20).to_f32(), -LEAST);
+        assert_eq!(of_a_scale(1e9).to_f32(), MOST);
+        assert_eq!(shared(&[0.0; 8], &[1.0; 8], 0.0, 63.0).to_f32(), 0.0);
+    }
+}

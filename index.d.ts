@@ -361,11 +361,11 @@ export interface TrainOptions extends RunListeners<TrainEvent> {
   backend?: "auto" | "cpu";
 
   /**
-   * How products are computed; f32 rounds nowhere.
+   * What the factors of products with the base are rounded to; sums, the adapter and the optimizer are f32 always. auto takes int8 where the processor multiplies it (VNNI, dot products of ARMv8.2), else f32.
    *
    * Default: auto.
    */
-  precision?: "auto" | "f32";
+  precision?: "auto" | "f32" | "bf16" | "int8";
 
   /**
    * Threads to compute with.
@@ -1033,11 +1033,11 @@ export interface PlanOptions extends RunListeners<TrainEvent> {
   backend?: "auto" | "cpu";
 
   /**
-   * How products are computed; f32 rounds nowhere.
+   * What the factors of products with the base are rounded to; sums, the adapter and the optimizer are f32 always. auto takes int8 where the processor multiplies it (VNNI, dot products of ARMv8.2), else f32.
    *
    * Default: auto.
    */
-  precision?: "auto" | "f32";
+  precision?: "auto" | "f32" | "bf16" | "int8";
 
   /**
    * Threads to compute with.

@@ -15,7 +15,10 @@ use crate::error;
 use crate::error::Result;
 
 /// The backend that `--backend` names, as it is called in events. Only `auto` chooses; a named one works or is refused.
+///
+/// The one place that answers to the environment: `AMV_CPU` names the instruction sets that may be used.
 pub fn open(name: &str) -> Result<&'static str> {
+    cpu::check_features()?;
     match name {
         "auto" | "cpu" => Ok("cpu"),
         "vulkan" | "opencl" => Err(error!(

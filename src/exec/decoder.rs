@@ -4,7 +4,7 @@ use crate::exec::plan::Work;
 use crate::exec::tape::{Op, Passes, Phantom, Tape};
 use crate::lora::layer_of;
 use crate::models::HEAD_BLOCK_VALUES;
-use crate::ops::{BLOCK, PANEL_VALUES};
+use crate::ops::{BLOCK, slice_rows};
 
 /// One layer's backward, or that of the head.
 pub struct Walk<'a> {
@@ -170,11 +170,11 @@ impl<'a> Walk<'a> {
         }
         let x = self.tape.input(stream);
         let normed = self.op(&[&x], spec.width);
-        // The rows with a target, their gradient, and the logits of a panel of the vocabulary.
-        let panel = (PANEL_VALUES / spec.width).clamp(1, vocab);
+        // The rows with a target, their gradient, and the logits of a slice of the vocabulary.
+        let slice = slice_rows(self.tokens).min(vocab);
         let losses = Op {
             saved: stream,
-            working: [self.per_token(2 * spec.width + panel), 0],
+            working: [self.per_token(2 * spec.width + slice), 0],
             ..Op::of(self.per_token(1))
         };
         let y = self.tape.op(&[&normed], losses);

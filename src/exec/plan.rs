@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::backend::cpu::product;
 use crate::exec::decoder::{Walk, score_bytes, trained_bytes};
 use crate::format::Checkpoint;
 use crate::format::digest::HASHING_BYTES;
-use crate::lora::{LoraConfig, Site, layer_of};
+use crate::lora::{LoraConfig, PANEL_BYTES, Site, layer_of};
 use crate::models::DecoderSpec;
 use crate::nn::Source;
-use crate::ops::PANEL_VALUES;
 
 /// The longest run of a product's inner axis that `gemm` packs at a time, in values.
 const PACKED_VALUES: usize = 512;
@@ -177,9 +177,11 @@ impl MemoryPlan {
 fn workspace(work: &Work, machine: Machine) -> usize {
     let spec = work.spec;
     let tokens = work.tokens.max(work.eval_tokens);
-    let unpacked = PANEL_VALUES * 4 * if work.lora.dora { 2 } else { 1 };
+    let merged = if work.lora.dora { 2 * PANEL_BYTES } else { 0 };
+    let widest = spec.mlp_hidden.max(spec.width).max(spec.heads * spec.head_dim);
+    let laid_out = product::bytes(tokens, widest, machine.threads);
     let packed = PACKED_VALUES * tokens.max(spec.mlp_hidden) * 4;
-    unpacked + packed + machine.threads * (THREAD_BYTES + score_bytes(tokens))
+    merged + laid_out + packed + machine.threads * (THREAD_BYTES + score_bytes(tokens))
 }
 
 /// Bytes of the files, of what is kept of them in f32, and twice the largest part that is used at once: a layer runs three

@@ -1,10 +1,11 @@
 //! W + s·B·A in full, and DoRA's m·(W + s·B·A) / ‖W + s·B·A‖: row block by row block, so that no whole weight is unpacked.
 
+use rayon::prelude::*;
+
 use crate::backend::cpu::{View, for_items, matmul};
 use crate::bail;
 use crate::error::Result;
 use crate::lora::{LayerKind, Pair};
-use crate::ops::for_panels;
 use crate::quant::Weight;
 
 /// s·B·A of one layer, to be added to its weight.
@@ -96,6 +97,27 @@ pub(super) fn lengths(
         .into_iter()
         .map(|square| square.sqrt() as f32)
         .collect())
+}
+
+/// f32 values that are unpacked at a time.
+pub(crate) const PANEL_BYTES: usize = 1 << 20;
+
+/// Calls `each(first_row, rows)` for consecutive row blocks of `weight`, unpacked to f32 on all threads.
+fn for_panels(weight: &Weight, mut each: impl FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
+    let (rows, columns) = (weight.shape().rows(), weight.shape().last());
+    let panel_rows = (PANEL_BYTES / 4 / columns.max(1)).clamp(1, rows.max(1));
+    let mut panel = Vec::new();
+    for first in (0..rows).step_by(panel_rows) {
+        let count = panel_rows.min(rows - first);
+        panel.resize(count * columns, 0.0);
+        let rows_per_task = count.div_ceil(rayon::current_num_threads() * 2).max(1);
+        panel
+            .par_chunks_mut(rows_per_task * columns)
+            .enumerate()
+            .try_for_each(|(task, rows)| weight.unpack_rows(first + task * rows_per_task, rows))?;
+        each(first, &panel)?;
+    }
+    Ok(())
 }
 
 /// In f64, eight sums side by side.

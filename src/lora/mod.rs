@@ -19,6 +19,7 @@ pub use check::Site;
 pub use config::LoraConfig;
 pub use layers::{Layers, layer_of, ranges};
 pub use merge::Merge;
+pub(crate) use merge::PANEL_BYTES;
 pub use nearest::nearest;
 pub use optimizer::{GradStats, Optimizer};
 pub use pair::{Matrix, Pair};

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::backend::cpu::product::Precision;
 use crate::bail;
 use crate::error::Result;
 use crate::lora::Adapter;
@@ -34,6 +35,7 @@ pub struct Loader {
     source: Arc<dyn Source>,
     adapter: Option<Arc<Adapter>>,
     path: String,
+    precision: Precision,
     /// Names handed out so far, shared by all clones.
     used: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -44,8 +46,14 @@ impl Loader {
             source,
             adapter,
             path: String::new(),
+            precision: Precision::F32,
             used: Arc::default(),
         }
+    }
+
+    /// The same place, whose weights multiply with factors rounded to `precision`.
+    pub fn with_precision(self, precision: Precision) -> Loader {
+        Loader { precision, ..self }
     }
 
     /// The place `name` below this one.
@@ -89,7 +97,7 @@ impl Loader {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(full);
-        Ok(weight)
+        Ok(weight.with_precision(self.precision))
     }
 
     /// The embedding `name`, rows of `width`, whose vocabulary only the checkpoint knows; with its adapter when targeted.

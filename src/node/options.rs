@@ -215,10 +215,10 @@ static OPTIONS: &[OptionSpec] = &[
         .default("auto")
         .commands(&["train", "plan", "generate", "eval", "verify"])
         .doc("Where to compute."),
-    option("precision", choice(&["auto", "f32"]), "")
+    option("precision", choice(&["auto", "f32", "bf16", "int8"]), "")
         .group(MACHINE)
         .default("auto")
-        .doc("How products are computed; f32 rounds nowhere."),
+        .doc("What the factors of products with the base are rounded to; sums, the adapter and the optimizer are f32 always. auto takes int8 where the processor multiplies it (VNNI, dot products of ARMv8.2), else f32."),
     option("threads", at_least(0), "N")
         .group(MACHINE)
         .default("0, one for each core")

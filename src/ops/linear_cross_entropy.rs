@@ -2,14 +2,24 @@
 //! Per row, with z = cap·tanh(x·w/cap) or x·w:  loss = log Σ exp(z) − z[target].
 //! Saved for the gradient: dx of a unit dy, Σ_v (p_v − onehot_v)·z'_v·W_v, rescaled whenever m grows.
 
-use crate::backend::cpu::{View, exp, for_items, for_rows, matmul, max, replace_and_sum, tanh};
+use crate::backend::cpu::product::{Kernel, RowSpan, Side, product};
+use crate::backend::cpu::{exp, for_items, for_rows, max, replace_and_sum, tanh};
 use crate::bail;
 use crate::error::Result;
 use crate::ops::cross_entropy::{IGNORED, check_targets};
-use crate::ops::linear::for_panels;
 use crate::quant::Weight;
 use crate::shape::Shape;
 use crate::tensor::{Op, Tensor, apply};
+
+/// Logits in memory at a time: 4 MiB, for which the vocabulary is walked in slices of at least and at most so many rows.
+const SLICE_VALUES: usize = 1 << 20;
+const LEAST_SLICE: usize = 256;
+const MOST_SLICE: usize = 8192;
+
+/// Rows of the vocabulary whose logits are in memory at a time, for so many tokens.
+pub(crate) fn slice_rows(tokens: usize) -> usize {
+    (SLICE_VALUES / tokens.max(1)).clamp(LEAST_SLICE, MOST_SLICE)
+}
 
 struct LinearCrossEntropy {
     weight: Weight,
@@ -118,23 +128,19 @@ impl Op for LinearCrossEntropy {
         };
         let mut states = vec![start; rows.len()];
         let mut gradient = vec![0.0; if self.gradient { hidden.len() } else { 0 }];
+        let kernel = Kernel::of(self.weight.precision())?;
+        let vocab = self.weight.shape().rows();
+        let slice = slice_rows(rows.len());
         let mut logits = Vec::new();
-        let threads = rayon::current_num_threads();
-        for_panels(&self.weight, |first, panel| {
-            let count = panel.len() / width;
-            let panel = View::rows(panel, width);
+        for first in (0..vocab).step_by(slice) {
+            let count = slice.min(vocab - first);
+            let span = RowSpan {
+                matrix: &self.weight,
+                rows: first..first + count,
+            };
             logits.resize(rows.len() * count, 0.0);
-            let size = (rows.len(), count, width);
-            matmul(
-                size,
-                1.0,
-                View::rows(&hidden, width),
-                panel.transposed(),
-                0.0,
-                &mut logits,
-                count,
-                threads,
-            );
+            let (side, m) = (Side::Transposed, rows.len());
+            product(kernel, side, m, &hidden, &span, false, &mut logits)?;
             let mut work: Vec<_> = logits.chunks_mut(count).zip(&mut states).collect();
             for_items(&mut work, count, |row, (logits, state)| {
                 let target = (targets[rows[row]] as usize)
@@ -147,20 +153,9 @@ impl Op for LinearCrossEntropy {
                     let shrink = states[row].shrink;
                     gradient.iter_mut().for_each(|g| *g *= shrink);
                 });
-                let size = (rows.len(), width, count);
-                matmul(
-                    size,
-                    1.0,
-                    View::rows(&logits, count),
-                    panel,
-                    1.0,
-                    &mut gradient,
-                    width,
-                    threads,
-                );
+                product(kernel, Side::AsIs, m, &logits, &span, true, &mut gradient)?;
             }
-            Ok(())
-        })?;
+        }
         for (&row, state) in rows.iter().zip(&states) {
             y[row] = state.max + state.sum.ln() - state.target;
         }

@@ -1,6 +1,9 @@
 //! y = a·b for two tensors of the graph, each maybe transposed: the products of an adapter.
 
-use crate::backend::cpu::{View, matmul};
+use std::borrow::Cow;
+
+use crate::backend::cpu::product::narrow::{NARROW, few_outputs, few_rows, few_terms, transposed};
+use crate::backend::cpu::product::{self, Dense, Kernel, Precision, product};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
@@ -48,11 +51,12 @@ fn matrix(x: &Tensor, side: Side) -> (usize, usize) {
     }
 }
 
-fn view(x: &Tensor, side: Side) -> Result<View<'_>> {
-    let stored = View::rows(x.values()?, x.shape().last());
-    Ok(match side {
-        Side::AsIs => stored,
-        Side::Transposed => stored.transposed(),
+/// The values of a matrix, the other way round where `side` is not as wanted.
+fn laid(x: &Tensor, side: Side, wanted: Side) -> Result<Cow<'_, [f32]>> {
+    let values = x.values()?;
+    Ok(match side == wanted {
+        true => Cow::Borrowed(values),
+        false => Cow::Owned(transposed(values, x.shape().last())),
     })
 }
 
@@ -76,9 +80,38 @@ impl Op for MatMul {
 
     fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
         let ((m, k), (_, n)) = (matrix(x[0], self.a), matrix(x[1], self.b));
-        let threads = rayon::current_num_threads();
-        let (a, b) = (view(x[0], self.a)?, view(x[1], self.b)?);
-        matmul((m, n, k), 1.0, a, b, 0.0, y, n, threads);
+        if m == 0 || n == 0 || k == 0 {
+            return Ok(None);
+        }
+        let (a, b) = (x[0], x[1]);
+        match self.a {
+            Side::AsIs if n <= NARROW => {
+                few_outputs(k, a.values()?, &laid(b, self.b, Side::Transposed)?, y);
+            }
+            Side::AsIs if k <= NARROW => {
+                few_terms(k, a.values()?, &laid(b, self.b, Side::AsIs)?, y);
+            }
+            Side::Transposed if m <= NARROW && self.b == Side::AsIs => {
+                few_rows(m, a.values()?, b.values()?, y);
+            }
+            Side::Transposed if n <= NARROW && self.b == Side::AsIs => {
+                let mut turned = vec![0.0; y.len()];
+                few_rows(n, b.values()?, a.values()?, &mut turned);
+                y.copy_from_slice(&transposed(&turned, m));
+            }
+            _ => {
+                let a = laid(a, self.a, Side::AsIs)?;
+                let dense = Dense {
+                    values: b.values()?,
+                    columns: b.shape().last(),
+                };
+                let side = match self.b {
+                    Side::AsIs => product::Side::AsIs,
+                    Side::Transposed => product::Side::Transposed,
+                };
+                product(Kernel::of(Precision::F32)?, side, m, &a, &dense, false, y)?;
+            }
+        }
         Ok(None)
     }
 
@@ -126,7 +159,7 @@ mod tests {
 
     #[test]
     fn all_three_products_and_their_gradients_follow_the_formula() {
-        for size in [(1, 1, 1), (7, 3, 5), (33, 2, 7), (2, 33, 3), (1, 7, 257)] {
+        for size in [(1, 1, 1), (7, 3, 5), (33, 2, 7), (2, 33, 3), (1, 7, 257), (40, 33, 70), (37, 130, 9)] {
             let (m, n, k) = size;
             check(
                 &[values([m, k]), values([k, n])],

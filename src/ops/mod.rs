@@ -27,5 +27,5 @@ pub use attention::Attention;
 pub(crate) use attention_layout::BLOCK;
 pub use cross_entropy::IGNORED;
 pub use gated::Activation;
-pub(crate) use linear::{PANEL_VALUES, for_panels};
+pub(crate) use linear_cross_entropy::slice_rows;
 pub use rope::Pairs;

@@ -6,6 +6,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed};
 use super::search::{best_scale, nearest, of_a_scale, quantised};
 
@@ -22,10 +24,12 @@ const TABLE: [f32; 16] = [
     89.0, 113.0,
 ];
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
-        look_up(block.d.to_f32(), &block.qs, values);
-    });
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
+            look_up(block.d.to_f32(), &block.qs, values);
+        });
+    }
 }
 
 /// The scale of least squared error, as [`best_scale`] finds it.

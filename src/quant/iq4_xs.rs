@@ -6,6 +6,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed};
 use super::iq4_nl::{TRIES, level, look_up, nibbles};
 use super::search::{Scaled, search_scales};
@@ -19,17 +21,19 @@ pub struct Block {
     qs: [[u8; 16]; 8],
 }
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
-        let d = block.d.to_f32();
-        let sh = u16::from_le_bytes(block.sh);
-        for (j, values) in values.as_chunks_mut().0.iter_mut().enumerate() {
-            let low = block.sl[j / 2] >> (j % 2 * 4) & 15;
-            let high = (sh >> (2 * j) & 3) as u8;
-            let scale = d * ((low | high << 4) as f32 - 32.0);
-            look_up(scale, &block.qs[j], values);
-        }
-    });
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
+            let d = block.d.to_f32();
+            let sh = u16::from_le_bytes(block.sh);
+            for (j, values) in values.as_chunks_mut().0.iter_mut().enumerate() {
+                let low = block.sl[j / 2] >> (j % 2 * 4) & 15;
+                let high = (sh >> (2 * j) & 3) as u8;
+                let scale = d * ((low | high << 4) as f32 - 32.0);
+                look_up(scale, &block.qs[j], values);
+            }
+        });
+    }
 }
 
 /// Scales of least squared error, as [`search_scales`] finds them.

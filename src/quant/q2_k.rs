@@ -7,6 +7,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed};
 use super::search::{Ranged, search_ranges};
 
@@ -19,29 +21,31 @@ pub struct Block {
     dmin: Half,
 }
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
-        let (d, dmin) = (block.d.to_f32(), block.dmin.to_f32());
-        let halves = values.as_chunks_mut::<128>().0.iter_mut();
-        for (half, values) in halves.enumerate() {
-            let qs = &block.qs.as_chunks::<32>().0[half];
-            let sc = &block.sc.as_chunks::<8>().0[half];
-            let mut q = [0u8; 128];
-            for l in 0..32 {
-                q[l] = qs[l] & 3;
-                q[32 + l] = qs[l] >> 2 & 3;
-                q[64 + l] = qs[l] >> 4 & 3;
-                q[96 + l] = qs[l] >> 6;
-            }
-            for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-                let scale = d * (sc[k] & 15) as f32;
-                let min = dmin * (sc[k] >> 4) as f32;
-                for (value, q) in values.iter_mut().zip(&q[16 * k..]) {
-                    *value = scale * *q as f32 - min;
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
+            let (d, dmin) = (block.d.to_f32(), block.dmin.to_f32());
+            let halves = values.as_chunks_mut::<128>().0.iter_mut();
+            for (half, values) in halves.enumerate() {
+                let qs = &block.qs.as_chunks::<32>().0[half];
+                let sc = &block.sc.as_chunks::<8>().0[half];
+                let mut q = [0u8; 128];
+                for l in 0..32 {
+                    q[l] = qs[l] & 3;
+                    q[32 + l] = qs[l] >> 2 & 3;
+                    q[64 + l] = qs[l] >> 4 & 3;
+                    q[96 + l] = qs[l] >> 6;
+                }
+                for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+                    let scale = d * (sc[k] & 15) as f32;
+                    let min = dmin * (sc[k] >> 4) as f32;
+                    for (value, q) in values.iter_mut().zip(&q[16 * k..]) {
+                        *value = scale * *q as f32 - min;
+                    }
                 }
             }
-        }
-    });
+        });
+    }
 }
 
 /// Scales and minima of least squared error, as [`search_ranges`] finds them.

@@ -9,6 +9,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed};
 use super::search::{Scaled, nearest, search_scales};
 
@@ -21,28 +23,30 @@ pub struct Block {
     d: Half,
 }
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
-        let d = block.d.to_f32();
-        let halves = values.as_chunks_mut::<128>().0.iter_mut();
-        for (half, values) in halves.enumerate() {
-            let qs = &block.qs.as_chunks::<32>().0[half];
-            let mut q = [0u8; 128];
-            for l in 0..32 {
-                let high = block.hmask[l] >> (4 * half);
-                q[l] = (qs[l] & 3) | (high & 1) << 2;
-                q[32 + l] = (qs[l] >> 2 & 3) | (high >> 1 & 1) << 2;
-                q[64 + l] = (qs[l] >> 4 & 3) | (high >> 2 & 1) << 2;
-                q[96 + l] = (qs[l] >> 6) | (high >> 3 & 1) << 2;
-            }
-            for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-                let scale = d * (scale(&block.sc, 8 * half + k) as f32 - 32.0);
-                for (value, q) in values.iter_mut().zip(&q[16 * k..]) {
-                    *value = scale * (*q as f32 - 4.0);
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
+            let d = block.d.to_f32();
+            let halves = values.as_chunks_mut::<128>().0.iter_mut();
+            for (half, values) in halves.enumerate() {
+                let qs = &block.qs.as_chunks::<32>().0[half];
+                let mut q = [0u8; 128];
+                for l in 0..32 {
+                    let high = block.hmask[l] >> (4 * half);
+                    q[l] = (qs[l] & 3) | (high & 1) << 2;
+                    q[32 + l] = (qs[l] >> 2 & 3) | (high >> 1 & 1) << 2;
+                    q[64 + l] = (qs[l] >> 4 & 3) | (high >> 2 & 1) << 2;
+                    q[96 + l] = (qs[l] >> 6) | (high >> 3 & 1) << 2;
+                }
+                for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+                    let scale = d * (scale(&block.sc, 8 * half + k) as f32 - 32.0);
+                    for (value, q) in values.iter_mut().zip(&q[16 * k..]) {
+                        *value = scale * (*q as f32 - 4.0);
+                    }
                 }
             }
-        }
-    });
+        });
+    }
 }
 
 /// Scales of least squared error, as [`search_scales`] finds them.

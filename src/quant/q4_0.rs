@@ -6,6 +6,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed, extreme, inverse};
 
 #[derive(Clone, Copy, AnyBitPattern, NoUninit)]
@@ -15,14 +17,16 @@ pub struct Block {
     qs: [u8; 16],
 }
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
-        let d = block.d.to_f32();
-        for (i, q) in block.qs.iter().enumerate() {
-            values[i] = d * ((q & 15) as f32 - 8.0);
-            values[16 + i] = d * ((q >> 4) as f32 - 8.0);
-        }
-    });
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
+            let d = block.d.to_f32();
+            for (i, q) in block.qs.iter().enumerate() {
+                values[i] = d * ((q & 15) as f32 - 8.0);
+                values[16 + i] = d * ((q >> 4) as f32 - 8.0);
+            }
+        });
+    }
 }
 
 /// d is a −8th of the extreme value, so that this one is kept to f16's digits.

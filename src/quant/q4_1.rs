@@ -6,6 +6,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed, inverse, range};
 
 #[derive(Clone, Copy, AnyBitPattern, NoUninit)]
@@ -16,14 +18,16 @@ pub struct Block {
     qs: [u8; 16],
 }
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
-        let (d, m) = (block.d.to_f32(), block.m.to_f32());
-        for (i, q) in block.qs.iter().enumerate() {
-            values[i] = d * (q & 15) as f32 + m;
-            values[16 + i] = d * (q >> 4) as f32 + m;
-        }
-    });
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
+            let (d, m) = (block.d.to_f32(), block.m.to_f32());
+            for (i, q) in block.qs.iter().enumerate() {
+                values[i] = d * (q & 15) as f32 + m;
+                values[16 + i] = d * (q >> 4) as f32 + m;
+            }
+        });
+    }
 }
 
 /// d is a 15th of the distance between the extremes.

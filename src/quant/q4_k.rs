@@ -7,6 +7,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed};
 use super::search::{Ranged, search_ranges};
 
@@ -19,26 +21,28 @@ pub struct Block {
     qs: [u8; 128],
 }
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
-        let (d, dmin) = (block.d.to_f32(), block.dmin.to_f32());
-        let pairs = values.as_chunks_mut::<64>().0.iter_mut();
-        for (pair, values) in pairs.enumerate() {
-            let qs = &block.qs.as_chunks::<32>().0[pair];
-            let mut q = [0u8; 64];
-            for l in 0..32 {
-                q[l] = qs[l] & 15;
-                q[32 + l] = qs[l] >> 4;
-            }
-            for (j, values) in values.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-                let (scale, min) = scale_and_min(&block.sc, 2 * pair + j);
-                let (scale, min) = (d * scale as f32, dmin * min as f32);
-                for (value, q) in values.iter_mut().zip(&q[32 * j..]) {
-                    *value = scale * *q as f32 - min;
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
+            let (d, dmin) = (block.d.to_f32(), block.dmin.to_f32());
+            let pairs = values.as_chunks_mut::<64>().0.iter_mut();
+            for (pair, values) in pairs.enumerate() {
+                let qs = &block.qs.as_chunks::<32>().0[pair];
+                let mut q = [0u8; 64];
+                for l in 0..32 {
+                    q[l] = qs[l] & 15;
+                    q[32 + l] = qs[l] >> 4;
+                }
+                for (j, values) in values.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+                    let (scale, min) = scale_and_min(&block.sc, 2 * pair + j);
+                    let (scale, min) = (d * scale as f32, dmin * min as f32);
+                    for (value, q) in values.iter_mut().zip(&q[32 * j..]) {
+                        *value = scale * *q as f32 - min;
+                    }
                 }
             }
-        }
-    });
+        });
+    }
 }
 
 /// Scales and minima of least squared error, as [`search_ranges`] finds them.

@@ -6,6 +6,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed, extreme, inverse};
 
 #[derive(Clone, Copy, AnyBitPattern, NoUninit)]
@@ -16,14 +18,16 @@ pub struct Block {
     qs: [u8; 16],
 }
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
-        let d = block.d.to_f32();
-        let q = quants(block.qh, &block.qs);
-        for (value, q) in values.iter_mut().zip(q) {
-            *value = d * (q as f32 - 16.0);
-        }
-    });
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
+            let d = block.d.to_f32();
+            let q = quants(block.qh, &block.qs);
+            for (value, q) in values.iter_mut().zip(q) {
+                *value = d * (q as f32 - 16.0);
+            }
+        });
+    }
 }
 
 /// The 32 five-bit numbers of a block, for Q5_1 too.

@@ -6,6 +6,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed, inverse, range};
 use super::q5_0::{parts, quants};
 
@@ -18,14 +20,16 @@ pub struct Block {
     qs: [u8; 16],
 }
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
-        let (d, m) = (block.d.to_f32(), block.m.to_f32());
-        let q = quants(block.qh, &block.qs);
-        for (value, q) in values.iter_mut().zip(q) {
-            *value = d * q as f32 + m;
-        }
-    });
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
+            let (d, m) = (block.d.to_f32(), block.m.to_f32());
+            let q = quants(block.qh, &block.qs);
+            for (value, q) in values.iter_mut().zip(q) {
+                *value = d * q as f32 + m;
+            }
+        });
+    }
 }
 
 /// d is a 31st of the distance between the extremes.

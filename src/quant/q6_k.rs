@@ -8,6 +8,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed};
 use super::search::{Scaled, nearest, search_scales};
 
@@ -20,29 +22,31 @@ pub struct Block {
     d: Half,
 }
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
-        let d = block.d.to_f32();
-        let halves = values.as_chunks_mut::<128>().0.iter_mut();
-        for (half, values) in halves.enumerate() {
-            let ql = &block.ql.as_chunks::<64>().0[half];
-            let qh = &block.qh.as_chunks::<32>().0[half];
-            let scales = &block.sc.as_chunks::<8>().0[half];
-            let mut q = [0u8; 128];
-            for l in 0..32 {
-                q[l] = (ql[l] & 15) | (qh[l] & 3) << 4;
-                q[32 + l] = (ql[32 + l] & 15) | (qh[l] >> 2 & 3) << 4;
-                q[64 + l] = (ql[l] >> 4) | (qh[l] >> 4 & 3) << 4;
-                q[96 + l] = (ql[32 + l] >> 4) | (qh[l] >> 6) << 4;
-            }
-            for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-                let scale = d * scales[k] as f32;
-                for (value, q) in values.iter_mut().zip(&q[16 * k..]) {
-                    *value = scale * (*q as f32 - 32.0);
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 256]| {
+            let d = block.d.to_f32();
+            let halves = values.as_chunks_mut::<128>().0.iter_mut();
+            for (half, values) in halves.enumerate() {
+                let ql = &block.ql.as_chunks::<64>().0[half];
+                let qh = &block.qh.as_chunks::<32>().0[half];
+                let scales = &block.sc.as_chunks::<8>().0[half];
+                let mut q = [0u8; 128];
+                for l in 0..32 {
+                    q[l] = (ql[l] & 15) | (qh[l] & 3) << 4;
+                    q[32 + l] = (ql[32 + l] & 15) | (qh[l] >> 2 & 3) << 4;
+                    q[64 + l] = (ql[l] >> 4) | (qh[l] >> 4 & 3) << 4;
+                    q[96 + l] = (ql[32 + l] >> 4) | (qh[l] >> 6) << 4;
+                }
+                for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+                    let scale = d * scales[k] as f32;
+                    for (value, q) in values.iter_mut().zip(&q[16 * k..]) {
+                        *value = scale * (*q as f32 - 32.0);
+                    }
                 }
             }
-        }
-    });
+        });
+    }
 }
 
 /// Scales of least squared error, as [`search_scales`] finds them.

@@ -6,6 +6,8 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
+use crate::backend::cpu::vectorised;
+
 use super::block::{Half, each_block, each_packed, extreme, inverse};
 
 #[derive(Clone, Copy, AnyBitPattern, NoUninit)]
@@ -15,13 +17,15 @@ pub struct Block {
     qs: [i8; 32],
 }
 
-pub fn unpack(packed: &[u8], values: &mut [f32]) {
-    each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
-        let d = block.d.to_f32();
-        for (value, q) in values.iter_mut().zip(block.qs) {
-            *value = d * q as f32;
-        }
-    });
+vectorised! {
+    pub fn unpack(packed: &[u8], values: &mut [f32]) {
+        each_block(packed, values, |block: &Block, values: &mut [f32; 32]| {
+            let d = block.d.to_f32();
+            for (value, q) in values.iter_mut().zip(block.qs) {
+                *value = d * q as f32;
+            }
+        });
+    }
 }
 
 /// d is a 127th of the largest magnitude; halves round away from zero.

@@ -1,6 +1,7 @@
 //! A frozen matrix or vector: bytes in a [`Format`], usually a slice of a mapped file. It is never tracked.
 
 use crate::backend::Bytes;
+use crate::backend::cpu::product::{Matrix, Precision};
 use crate::bail;
 use crate::error::Result;
 use crate::quant::Format;
@@ -12,6 +13,7 @@ pub struct Weight {
     format: Format,
     shape: Shape,
     bytes: Bytes,
+    precision: Precision,
 }
 
 impl Weight {
@@ -52,7 +54,17 @@ impl Weight {
             format,
             shape,
             bytes,
+            precision: Precision::F32,
         })
+    }
+
+    /// The same weight, whose products round their factors to `precision`. A new weight has f32.
+    pub fn with_precision(self, precision: Precision) -> Weight {
+        Weight { precision, ..self }
+    }
+
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     pub fn format(&self) -> Format {
@@ -96,6 +108,16 @@ impl Weight {
         let mut values = vec![0.0; self.shape.elements()];
         self.unpack_rows(0, &mut values)?;
         Ok(values)
+    }
+}
+
+impl Matrix for Weight {
+    fn size(&self) -> (usize, usize) {
+        (self.shape.rows(), self.shape.last())
+    }
+
+    fn unpack(&self, first: usize, values: &mut [f32]) -> Result<()> {
+        self.unpack_rows(first, values)
     }
 }
 

@@ -87,7 +87,8 @@ impl<'a> Session<'a> {
         let sized = budget.decide(log)?;
         // Not before: its buffers would be measured, and a run that is refused needs no hash.
         base.begin_hashing();
-        let loader = Loader::new(base.checkpoint.source(), Some(adapter.clone()));
+        let loader = Loader::new(base.checkpoint.source(), Some(adapter.clone()))
+            .with_precision(options.precision.chosen()?);
         let model = Decoder::load(base.checkpoint.config(), &loader)?;
         go_on(stop)?;
         let mut settings = settings(options, &corpus.samples, samples::seq_len(options, &base))?;

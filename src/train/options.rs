@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::backend::cpu::product::Precision;
 use crate::bail;
 use crate::data::chat::RoleHeader;
 use crate::data::{TrainOn, Truncate};
@@ -55,7 +56,7 @@ pub struct TrainOptions {
     pub eval_every: usize,
     pub sample_every: usize,
     pub backend: String,
-    pub precision: Precision,
+    pub precision: PrecisionOption,
     pub threads: usize,
     /// MiB that must stay free.
     pub guard_band: u64,
@@ -115,7 +116,7 @@ impl Default for TrainOptions {
             eval_every: 0,
             sample_every: 0,
             backend: "auto".to_owned(),
-            precision: Precision::Auto,
+            precision: PrecisionOption::Auto,
             threads: 0,
             guard_band: 300,
             fit: false,
@@ -161,12 +162,31 @@ impl OptimizerName {
     }
 }
 
-/// Both compute in f32 on this version's backends.
+/// What the factors of products with the base are rounded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Precision {
+pub enum PrecisionOption {
     Auto,
     F32,
+    Bf16,
+    Int8,
+}
+
+impl PrecisionOption {
+    /// An error when this processor has no instructions for the one that is named; `auto` takes the fastest it has.
+    pub fn chosen(self) -> Result<Precision> {
+        let named = match self {
+            PrecisionOption::Auto => return Ok(Precision::fastest()),
+            PrecisionOption::F32 => Precision::F32,
+            PrecisionOption::Bf16 => Precision::Bf16,
+            PrecisionOption::Int8 => Precision::Int8,
+        };
+        if named == Precision::F32 || named.in_hardware() {
+            return Ok(named);
+        }
+        let hint = format!("use --precision auto, which takes {} here", Precision::fastest().name());
+        Err(error!(Usage, "this processor has no products in {}", named.name()).hint(hint))
+    }
 }
 
 /// A preset or names, as one text separated by commas or as a list.

@@ -1,13 +1,17 @@
 //! The CPU: matrix products, loops over rows and the mathematics of a row, on the threads of the pool that runs the caller.
 
 mod exp;
+mod features;
 mod machine;
 mod matrix;
+pub mod product;
 mod reduce;
 mod rows;
 
 pub use exp::{exp, tanh};
-pub use machine::{cores, features, name};
+pub use features::{Feature, check as check_features, features};
+pub(crate) use features::vectorised;
+pub use machine::{cores, name};
 pub use matrix::{View, matmul};
 pub use reduce::{dot, max, replace_and_sum, sum_of};
 pub use rows::{for_items, for_rows};

@@ -1,0 +1,163 @@
+//! The instruction sets this processor has, found at run time. `AMV_CPU` allows fewer, so that every path can be tested.
+
+use std::sync::OnceLock;
+
+use crate::error;
+use crate::error::Result;
+
+macro_rules! features {
+    ($($(#[$arch:meta])? $feature:ident $name:literal $detected:expr;)*) => {
+        /// An instruction set that a loop or a product can be compiled for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Feature {
+            $($feature,)*
+        }
+
+        impl Feature {
+            pub const ALL: &[Feature] = &[$(Feature::$feature,)*];
+
+            /// As `AMV_CPU` and `amv-train info` write it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Feature::$feature => $name,)*
+                }
+            }
+
+            fn detected(self) -> bool {
+                match self {
+                    $(Feature::$feature => $detected,)*
+                }
+            }
+        }
+    };
+}
+
+macro_rules! x86 {
+    ($($name:tt)*) => {{
+        #[cfg(target_arch = "x86_64")]
+        {
+            $(std::arch::is_x86_feature_detected!($name))&&*
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            false
+        }
+    }};
+}
+
+macro_rules! arm {
+    ($($name:tt)*) => {{
+        #[cfg(target_arch = "aarch64")]
+        {
+            $(std::arch::is_aarch64_feature_detected!($name))&&*
+        }
+        #[cfg(not(target_arch = "aarch64"))]
+        {
+            false
+        }
+    }};
+}
+
+features! {
+    Avx2 "avx2" x86!("avx2" "fma" "f16c");
+    Avx512 "avx512" x86!("avx512f" "avx512bw" "avx512dq" "avx512vl" "avx2" "fma" "f16c");
+    Avx512Bf16 "avx512_bf16" x86!("avx512bf16" "avx512f");
+    Avx512Vnni "avx512_vnni" x86!("avx512vnni" "avx512f");
+    Neon "neon" arm!("neon");
+    Fp16 "fp16" arm!("fp16");
+    DotProd "dotprod" arm!("dotprod");
+    I8mm "i8mm" arm!("i8mm");
+    Bf16 "bf16" arm!("bf16");
+}
+
+/// The variable that allows fewer instruction sets than there are: their names with commas between, or `plain` for none.
+pub const VARIABLE: &str = "AMV_CPU";
+
+/// What `AMV_CPU` allows; `None` without it. Names that are no feature are left to [`check`].
+fn allowed() -> Option<Vec<String>> {
+    let text = std::env::var(VARIABLE).ok()?;
+    let names = text.split(',').map(|name| name.trim().to_lowercase());
+    Some(names.filter(|name| !name.is_empty()).collect())
+}
+
+/// An error when `AMV_CPU` names what is no instruction set.
+pub fn check() -> Result<()> {
+    let known = |name: &String| {
+        name == "plain" || Feature::ALL.iter().any(|feature| feature.name() == name)
+    };
+    match allowed().unwrap_or_default().into_iter().find(|name| !known(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let names: Vec<_> = Feature::ALL.iter().map(|feature| feature.name()).collect();
+            Err(
+                error!(Usage, "{VARIABLE} names {name}, which is no instruction set").hint(format!(
+                    "name those to use, with commas between: plain, {}",
+                    names.join(", ")
+                )),
+            )
+        }
+    }
+}
+
+impl Feature {
+    /// Whether this processor has it and `AMV_CPU` allows it.
+    pub fn present(self) -> bool {
+        static PRESENT: OnceLock<Vec<bool>> = OnceLock::new();
+        let present = PRESENT.get_or_init(|| {
+            let allowed = allowed();
+            let may = |name: &str| {
+                let listed = |list: &Vec<String>| list.iter().any(|allowed| allowed == name);
+                allowed.as_ref().is_none_or(listed)
+            };
+            let usable = |feature: &Feature| feature.detected() && may(feature.name());
+            Feature::ALL.iter().map(usable).collect()
+        });
+        present[self as usize]
+    }
+}
+
+/// The names of the instruction sets that are present.
+pub fn features() -> Vec<&'static str> {
+    let present = Feature::ALL.iter().filter(|feature| feature.present());
+    present.map(|feature| feature.name()).collect()
+}
+
+/// Compiles a plain loop for the vector lengths of the architecture; the best that is present runs. The operations and
+/// their order are those of the source in every case, so are the results.
+macro_rules! vectorised {
+    (
+        $(#[$doc:meta])*
+        $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block
+    ) => {
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name($($arg: $type),*) $(-> $out)? {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            fn plain($($arg: $type),*) $(-> $out)? $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                use $crate::backend::cpu::Feature;
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx512($($arg: $type),*) $(-> $out)? {
+                    plain($($arg),*)
+                }
+                #[target_feature(enable = "avx2,fma,f16c")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx2($($arg: $type),*) $(-> $out)? {
+                    plain($($arg),*)
+                }
+                // Safety: only where the processor has what the function was compiled for.
+                if Feature::Avx512.present() {
+                    return unsafe { avx512($($arg),*) };
+                }
+                if Feature::Avx2.present() {
+                    return unsafe { avx2($($arg),*) };
+                }
+            }
+            plain($($arg),*)
+        }
+    };
+}
+pub(crate) use vectorised;

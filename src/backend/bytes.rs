@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
+use crate::backend::Buffer;
 use crate::error;
 use crate::error::Result;
 
@@ -18,19 +19,24 @@ pub struct Bytes {
 #[derive(Clone)]
 enum Memory {
     /// Words, so that every view as f32 or u32 is aligned.
-    Owned(Arc<Vec<u32>>),
+    Owned(Arc<Buffer>),
     Mapped(Arc<Mmap>),
 }
 
 impl Bytes {
     pub fn from_f32(values: Vec<f32>) -> Self {
-        Self::from_u32(bytemuck::allocation::cast_vec(values))
+        Self::of(Buffer::from(values))
     }
 
     pub fn from_u32(words: Vec<u32>) -> Self {
-        let range = 0..words.len() * 4;
+        Self::of(Buffer::from(words))
+    }
+
+    /// All of a buffer.
+    pub fn of(buffer: Buffer) -> Self {
+        let range = 0..buffer.len() * 4;
         Bytes {
-            memory: Memory::Owned(Arc::new(words)),
+            memory: Memory::Owned(Arc::new(buffer)),
             range,
         }
     }
@@ -85,7 +91,7 @@ impl Bytes {
 
     pub fn as_u8(&self) -> &[u8] {
         match &self.memory {
-            Memory::Owned(words) => &bytemuck::cast_slice(words)[self.range.clone()],
+            Memory::Owned(words) => &bytemuck::cast_slice(words.words())[self.range.clone()],
             Memory::Mapped(map) => &map[self.range.clone()],
         }
     }
@@ -100,8 +106,7 @@ impl Bytes {
     pub fn f32_mut(&mut self) -> Option<&mut [f32]> {
         match &mut self.memory {
             Memory::Owned(words) => {
-                let words = Arc::get_mut(words)?;
-                let values: &mut [f32] = bytemuck::try_cast_slice_mut(words).ok()?;
+                let values: &mut [f32] = Arc::get_mut(words)?;
                 values.get_mut(self.range.start / 4..self.range.end / 4)
             }
             Memory::Mapped(_) => None,

@@ -1,5 +1,6 @@
 //! Where bytes live and how the machine is driven. Knows no operation names.
 
+mod buffer;
 mod bytes;
 mod clock;
 pub mod cpu;
@@ -7,6 +8,7 @@ pub mod disk;
 mod lock;
 pub mod memory;
 
+pub use buffer::Buffer;
 pub use bytes::Bytes;
 pub use clock::local_time;
 pub use lock::try_lock;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::autograd::backward;
+use crate::backend::Buffer;
 use crate::bail;
 use crate::error::Result;
 use crate::nn::Linear;
@@ -98,7 +99,7 @@ impl Segment for Head {
             return Ok(vec![None, None]);
         };
         let (time, width) = (x[0].shape().rows(), x[0].shape().last());
-        let mut dx = vec![0.0; time * width];
+        let mut dx = Buffer::zeros(time * width);
         for first in (0..time).step_by(self.block) {
             let (hidden, targets, ctx) = self.cut(x, ctx, first)?;
             let hidden = hidden.tracked_leaf();
@@ -110,7 +111,7 @@ impl Segment for Head {
                 dx[first * width..][..gradient.len()].copy_from_slice(gradient);
             }
         }
-        let dx = Tensor::new(dx, x[0].shape().clone())?;
+        let dx = Tensor::of(dx, x[0].shape().clone())?;
         Ok(vec![x[0].tracked().then_some(dx), None])
     }
 }

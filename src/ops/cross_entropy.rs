@@ -1,5 +1,6 @@
 //! −log softmax(logits)[target] for every row: the loss where the logits are at hand (a head with an adapter).
 
+use crate::backend::Buffer;
 use crate::backend::cpu::{exp, for_items, for_rows, max, sum_of};
 use crate::bail;
 use crate::error::Result;
@@ -61,10 +62,11 @@ impl Op for CrossEntropy {
     fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
         let (logits, targets, vocab) = (x[0].values()?, x[1].ids()?, x[0].shape().last());
         for_items(y, vocab, |row, loss| {
-            if targets[row] != IGNORED {
-                let logits = &logits[row * vocab..(row + 1) * vocab];
-                *loss = log_sum_exp(logits) - logits[targets[row] as usize];
-            }
+            let logits = &logits[row * vocab..(row + 1) * vocab];
+            *loss = match targets[row] {
+                IGNORED => 0.0,
+                target => log_sum_exp(logits) - logits[target as usize],
+            };
         });
         Ok(None)
     }
@@ -80,7 +82,7 @@ impl Op for CrossEntropy {
     ) -> Result<Vec<Option<Tensor>>> {
         let (logits, targets, dy) = (x[0].values()?, x[1].ids()?, dy.values()?);
         let vocab = x[0].shape().last();
-        let mut dx = vec![0.0; logits.len()];
+        let mut dx = Buffer::zeros(logits.len());
         for_rows(&mut dx, vocab, |row, dx| {
             if targets[row] == IGNORED {
                 return;
@@ -92,7 +94,7 @@ impl Op for CrossEntropy {
             }
             dx[targets[row] as usize] -= dy;
         });
-        Ok(vec![Some(Tensor::new(dx, x[0].shape().clone())?), None])
+        Ok(vec![Some(Tensor::of(dx, x[0].shape().clone())?), None])
     }
 }
 

@@ -57,9 +57,10 @@ impl Op for Dropout {
                 .fork(samples[row].into())
                 .fork(positions[row].into());
             for (channel, y) in y.iter_mut().enumerate() {
-                if stream.uniform(channel as u64) >= self.rate {
-                    *y = values[row * width + channel] * keep;
-                }
+                *y = match stream.uniform(channel as u64) >= self.rate {
+                    true => values[row * width + channel] * keep,
+                    false => 0.0,
+                };
             }
         });
         Ok(None)

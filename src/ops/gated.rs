@@ -1,5 +1,6 @@
 //! y = act(gate) · up: the gated activation of a feed-forward layer. Shazeer 2020, arXiv:2002.05202.
 
+use crate::backend::Buffer;
 use crate::backend::cpu::{exp, for_rows};
 use crate::bail;
 use crate::error::Result;
@@ -56,7 +57,7 @@ impl Gated {
     ) -> Result<Tensor> {
         let (gate, up, dy) = (x[0].values()?, x[1].values()?, dy.values()?);
         let (activation, len) = (self.activation, x[0].shape().last());
-        let mut dx = vec![0.0; gate.len()];
+        let mut dx = Buffer::stale(gate.len());
         for_rows(&mut dx, len, |row, dx| {
             let span = row * len..(row + 1) * len;
             let inputs = gate[span.clone()].iter().zip(&up[span.clone()]);
@@ -64,7 +65,7 @@ impl Gated {
                 *dx = dy * factor(*up, activation.value_and_slope(*gate));
             }
         });
-        Tensor::new(dx, x[0].shape().clone())
+        Tensor::of(dx, x[0].shape().clone())
     }
 }
 

@@ -2,6 +2,7 @@
 //! Per row, with z = cap·tanh(x·w/cap) or x·w:  loss = log Σ exp(z) − z[target].
 //! Saved for the gradient: dx of a unit dy, Σ_v (p_v − onehot_v)·z'_v·W_v, rescaled whenever m grows.
 
+use crate::backend::Buffer;
 use crate::backend::cpu::product::{Kernel, RowSpan, Side, product};
 use crate::backend::cpu::{exp, for_items, for_rows, max, replace_and_sum, tanh};
 use crate::bail;
@@ -127,20 +128,20 @@ impl Op for LinearCrossEntropy {
             shrink: 1.0,
         };
         let mut states = vec![start; rows.len()];
-        let mut gradient = vec![0.0; if self.gradient { hidden.len() } else { 0 }];
+        let mut gradient = Buffer::zeros(if self.gradient { hidden.len() } else { 0 });
         let kernel = Kernel::of(self.weight.precision())?;
         let vocab = self.weight.shape().rows();
         let slice = slice_rows(rows.len());
-        let mut logits = Vec::new();
+        let mut logits = Buffer::stale(rows.len() * slice.min(vocab));
         for first in (0..vocab).step_by(slice) {
             let count = slice.min(vocab - first);
             let span = RowSpan {
                 matrix: &self.weight,
                 rows: first..first + count,
             };
-            logits.resize(rows.len() * count, 0.0);
+            let logits = &mut logits[..rows.len() * count];
             let (side, m) = (Side::Transposed, rows.len());
-            product(kernel, side, m, &hidden, &span, false, &mut logits)?;
+            product(kernel, side, m, &hidden, &span, false, logits)?;
             let mut work: Vec<_> = logits.chunks_mut(count).zip(&mut states).collect();
             for_items(&mut work, count, |row, (logits, state)| {
                 let target = (targets[rows[row]] as usize)
@@ -153,16 +154,17 @@ impl Op for LinearCrossEntropy {
                     let shrink = states[row].shrink;
                     gradient.iter_mut().for_each(|g| *g *= shrink);
                 });
-                product(kernel, Side::AsIs, m, &logits, &span, true, &mut gradient)?;
+                product(kernel, Side::AsIs, m, logits, &span, true, &mut gradient)?;
             }
         }
+        y.fill(0.0);
         for (&row, state) in rows.iter().zip(&states) {
             y[row] = state.max + state.sum.ln() - state.target;
         }
         if !self.gradient {
             return Ok(None);
         }
-        let mut saved = vec![0.0; values.len()];
+        let mut saved = Buffer::zeros(values.len());
         let mut target_row = vec![0.0; width];
         for (at, (&row, state)) in rows.iter().zip(&states).enumerate() {
             self.weight
@@ -176,7 +178,7 @@ impl Op for LinearCrossEntropy {
                 *saved = g / state.sum - state.target_slope * w;
             }
         }
-        Ok(Some(Tensor::new(saved, x[0].shape().clone())?))
+        Ok(Some(Tensor::of(saved, x[0].shape().clone())?))
     }
 
     fn vjp(
@@ -194,13 +196,13 @@ impl Op for LinearCrossEntropy {
             );
         };
         let (saved, dy, width) = (saved.values()?, dy.values()?, x[0].shape().last());
-        let mut dx = vec![0.0; saved.len()];
+        let mut dx = Buffer::stale(saved.len());
         for_rows(&mut dx, width, |row, dx| {
             for (dx, saved) in dx.iter_mut().zip(&saved[row * width..]) {
                 *dx = dy[row] * saved;
             }
         });
-        Ok(vec![Some(Tensor::new(dx, x[0].shape().clone())?), None])
+        Ok(vec![Some(Tensor::of(dx, x[0].shape().clone())?), None])
     }
 }
 

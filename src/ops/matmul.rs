@@ -81,6 +81,7 @@ impl Op for MatMul {
     fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
         let ((m, k), (_, n)) = (matrix(x[0], self.a), matrix(x[1], self.b));
         if m == 0 || n == 0 || k == 0 {
+            y.fill(0.0);
             return Ok(None);
         }
         let (a, b) = (x[0], x[1]);

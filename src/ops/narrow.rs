@@ -90,6 +90,7 @@ impl Op for Widen {
     fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
         let (values, len) = (x[0].values()?, x[0].shape().last());
         for_rows(y, self.total, |row, y| {
+            y.fill(0.0);
             y[self.start..self.start + len].copy_from_slice(&values[row * len..(row + 1) * len]);
         });
         Ok(None)

@@ -1,5 +1,6 @@
 //! y = x / rms(x) · w along the last axis, rms(x) = √(mean(x²) + eps). Zhang and Sennrich 2019, arXiv:1910.07467.
 
+use crate::backend::Buffer;
 use crate::backend::cpu::{dot, for_rows};
 use crate::bail;
 use crate::error::Result;
@@ -66,7 +67,7 @@ impl Op for RmsNorm {
     ) -> Result<Vec<Option<Tensor>>> {
         let (values, weight, dy) = (x[0].values()?, x[1].values()?, dy.values()?);
         let width = weight.len();
-        let mut dx = vec![0.0; if wanted[0] { values.len() } else { 0 }];
+        let mut dx = Buffer::stale(if wanted[0] { values.len() } else { 0 });
         for_rows(&mut dx, width, |row, dx| {
             let x = &values[row * width..(row + 1) * width];
             let dy = &dy[row * width..(row + 1) * width];
@@ -93,7 +94,7 @@ impl Op for RmsNorm {
         }
         Ok(vec![
             wanted[0]
-                .then(|| Tensor::new(dx, x[0].shape().clone()))
+                .then(|| Tensor::of(dx, x[0].shape().clone()))
                 .transpose()?,
             wanted[1]
                 .then(|| Tensor::new(dw, x[1].shape().clone()))

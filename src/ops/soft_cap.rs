@@ -45,12 +45,9 @@ impl Op for SoftCap {
         dy: &Tensor,
     ) -> Result<Vec<Option<Tensor>>> {
         let slope = |y: &f32| 1.0 - (y / self.cap).powi(2);
-        let dx = dy
-            .values()?
-            .iter()
-            .zip(y.values()?)
-            .map(|(dy, y)| dy * slope(y));
-        Ok(vec![Some(Tensor::new(dx.collect(), x[0].shape().clone())?)])
+        let gradients = dy.values()?.iter().zip(y.values()?);
+        let dx: Vec<f32> = gradients.map(|(dy, y)| dy * slope(y)).collect();
+        Ok(vec![Some(Tensor::new(dx, x[0].shape().clone())?)])
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::backend::Buffer;
+use crate::backend::cpu::for_rows;
 use crate::error::Result;
 use crate::tensor::{Tensor, TensorId};
 
@@ -34,13 +36,24 @@ impl Grads {
 impl Tensor {
     /// The sum of two gradients, in place when nobody else holds the first.
     pub(crate) fn plus(mut self, other: &Tensor) -> Result<Tensor> {
+        let row = self.shape().last();
         if let Some(values) = Arc::get_mut(&mut self.0).and_then(|inner| inner.bytes.f32_mut()) {
-            for (value, add) in values.iter_mut().zip(other.values()?) {
-                *value += add;
-            }
+            let add = other.values()?;
+            for_rows(values, row, |index, values| {
+                for (value, add) in values.iter_mut().zip(&add[index * row..]) {
+                    *value += add;
+                }
+            });
             return Ok(self);
         }
-        let sum = self.values()?.iter().zip(other.values()?);
-        Tensor::new(sum.map(|(a, b)| a + b).collect(), self.shape().clone())
+        let (a, b) = (self.values()?, other.values()?);
+        let mut sum = Buffer::stale(a.len());
+        for_rows(&mut sum, row, |index, sum| {
+            let at = index * row;
+            for ((sum, a), b) in sum.iter_mut().zip(&a[at..]).zip(&b[at..]) {
+                *sum = a + b;
+            }
+        });
+        Tensor::of(sum, self.shape().clone())
     }
 }

@@ -10,7 +10,7 @@ mod segment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::backend::Bytes;
+use crate::backend::{Buffer, Bytes};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
@@ -61,7 +61,12 @@ pub enum Node {
 impl Tensor {
     /// Untracked values in the given shape; an error when the counts differ.
     pub fn new(values: Vec<f32>, shape: impl Into<Shape>) -> Result<Tensor> {
-        Self::of_bytes(Bytes::from_f32(values), shape.into())
+        Self::of(values.into(), shape)
+    }
+
+    /// [`Tensor::new`] of values in a buffer.
+    pub fn of(values: Buffer, shape: impl Into<Shape>) -> Result<Tensor> {
+        Self::of_bytes(Bytes::of(values), shape.into())
     }
 
     /// Untracked ids, positions or row starts.

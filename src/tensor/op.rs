@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::backend::Bytes;
+use crate::backend::{Buffer, Bytes};
 use crate::error::Result;
 use crate::shape::Shape;
 use crate::tensor::{Node, Tensor};
@@ -15,7 +15,7 @@ pub trait Op: Debug + Send + Sync {
     /// Checks the inputs, then sizes the result.
     fn shape(&self, x: &[&Tensor]) -> Result<Shape>;
 
-    /// Computes `y` (zeros at first) from `x`: the reference that every backend is tested against.
+    /// Computes `y` from `x`, every value of it whatever was there: the reference that every backend is tested against.
     /// Returns what `vjp` needs beyond the inputs and the result, if anything.
     fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>>;
 
@@ -34,7 +34,7 @@ pub trait Op: Debug + Send + Sync {
 /// Runs `op` where its inputs live and remembers how the result came to be when an input is tracked.
 pub fn apply(op: impl Op + 'static, inputs: &[&Tensor]) -> Result<Tensor> {
     let shape = op.shape(inputs)?;
-    let mut values = vec![0.0; shape.elements()];
+    let mut values = Buffer::stale(shape.elements());
     let saved = op.cpu(inputs, &mut values)?;
     let tracked = inputs.iter().any(|input| input.tracked());
     let node = tracked.then(|| Node::Op {
@@ -42,5 +42,5 @@ pub fn apply(op: impl Op + 'static, inputs: &[&Tensor]) -> Result<Tensor> {
         inputs: inputs.iter().map(|&input| input.clone()).collect(),
         saved,
     });
-    Ok(Tensor::build(Bytes::from_f32(values), shape, tracked, node))
+    Ok(Tensor::build(Bytes::of(values), shape, tracked, node))
 }

@@ -122,6 +122,31 @@ pub fn features() -> Vec<&'static str> {
     present.map(|feature| feature.name()).collect()
 }
 
+/// Runs `work` compiled for the longest vectors there are, as far as the compiler inlines it: for loops given as closures.
+/// Where speed hangs on it, [`vectorised!`] is certain.
+#[inline(always)]
+pub fn vectorise<T>(work: impl FnOnce() -> T) -> T {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+        fn avx512<T>(work: impl FnOnce() -> T) -> T {
+            work()
+        }
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn avx2<T>(work: impl FnOnce() -> T) -> T {
+            work()
+        }
+        // Safety: only where the processor has what the function was compiled for.
+        if Feature::Avx512.present() {
+            return unsafe { avx512(work) };
+        }
+        if Feature::Avx2.present() {
+            return unsafe { avx2(work) };
+        }
+    }
+    work()
+}
+
 /// Compiles a plain loop for the vector lengths of the architecture; the best that is present runs. The operations and
 /// their order are those of the source in every case, so are the results.
 macro_rules! vectorised {

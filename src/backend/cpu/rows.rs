@@ -2,6 +2,8 @@
 
 use rayon::prelude::*;
 
+use crate::backend::cpu::features::vectorise;
+
 /// Values a thread should have to work on before a second one is worth waking.
 const GRAIN: usize = 16 * 1024;
 
@@ -12,17 +14,21 @@ pub fn for_rows(y: &mut [f32], row_len: usize, each: impl Fn(usize, &mut [f32]) 
     }
     let rows_per_task = GRAIN.div_ceil(row_len);
     if y.len() <= GRAIN {
-        for (index, row) in y.chunks_mut(row_len).enumerate() {
-            each(index, row);
-        }
+        vectorise(|| {
+            for (index, row) in y.chunks_mut(row_len).enumerate() {
+                each(index, row);
+            }
+        });
         return;
     }
     y.par_chunks_mut(row_len * rows_per_task)
         .enumerate()
         .for_each(|(task, rows)| {
-            for (index, row) in rows.chunks_mut(row_len).enumerate() {
-                each(task * rows_per_task + index, row);
-            }
+            vectorise(|| {
+                for (index, row) in rows.chunks_mut(row_len).enumerate() {
+                    each(task * rows_per_task + index, row);
+                }
+            });
         });
 }
 
@@ -37,8 +43,10 @@ pub fn for_items<T: Send>(
         .par_chunks_mut(items_per_task)
         .enumerate()
         .for_each(|(task, items)| {
-            for (index, item) in items.iter_mut().enumerate() {
-                each(task * items_per_task + index, item);
-            }
+            vectorise(|| {
+                for (index, item) in items.iter_mut().enumerate() {
+                    each(task * items_per_task + index, item);
+                }
+            });
         });
 }

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use crate::backend::Buffer;
 use super::kernel::{Kernel, Tile};
 use super::pack::{Cut, Grouped, group_rows, side_by_side};
 
@@ -10,7 +11,7 @@ pub struct Left {
     rows: usize,
     pub cut: Cut,
     /// [strips, blocks, steps, rows of the strip]
-    groups: Vec<u32>,
+    groups: Buffer,
     /// [strips, blocks, rows of the strip], int8 only.
     scales: Vec<f32>,
 }
@@ -19,13 +20,14 @@ impl Left {
     /// `x`: [rows, terms].
     pub fn new(kernel: &Kernel, (rows, terms): (usize, usize), x: &[f32]) -> Left {
         let cut = Cut::of(terms, kernel.precision);
-        let mut groups = vec![0; rows * cut.groups()];
+        let mut groups = Buffer::stale(rows * cut.groups());
         let int8 = kernel.precision == super::Precision::Int8;
         let mut scales = vec![0.0; if int8 { rows * cut.blocks } else { 0 }];
         let scales_of_strip = if int8 { kernel.rows * cut.blocks } else { usize::MAX };
         let mut parts: Vec<_> = scales.chunks_mut(scales_of_strip).collect();
         parts.resize_with(rows.div_ceil(kernel.rows), || &mut []);
         groups
+            .words_mut()
             .par_chunks_mut(kernel.rows * cut.groups())
             .zip(parts)
             .enumerate()
@@ -33,8 +35,8 @@ impl Left {
                 let first = strip * kernel.rows;
                 let count = kernel.rows.min(rows - first);
                 let x = &x[first * terms..(first + count) * terms];
-                group_rows(kernel, (count, terms), x, terms, kernel.unsigned_left, grouped);
-                side_by_side((count, cut.groups()), &grouped.groups, cut.groups(), groups, count);
+                let rows = group_rows(kernel, (count, terms), x, kernel.unsigned_left, grouped);
+                side_by_side((count, cut.groups()), rows, cut.groups(), groups, count);
                 for (row, values) in grouped.scales.chunks(cut.blocks).enumerate() {
                     for (block, value) in values.iter().enumerate() {
                         scales[block * count + row] = *value;
@@ -58,7 +60,7 @@ impl Left {
             rows,
             blocks: cut.blocks,
             steps: cut.steps,
-            a: self.groups[at..].as_ptr(),
+            a: self.groups.words()[at..].as_ptr(),
             a_scales: self.scales[scales_at..].as_ptr(),
             b: std::ptr::null(),
             b_block: 0,

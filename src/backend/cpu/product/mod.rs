@@ -60,6 +60,9 @@ pub fn product(
         Side::AsIs => (rows, columns),
     };
     assert!(x.len() == m * terms && y.len() == m * outputs, "product: operands do not fit");
+    if terms == 0 && !keep {
+        y.fill(0.0);
+    }
     if m == 0 || outputs == 0 {
         return Ok(());
     }

@@ -11,8 +11,11 @@ pub const NARROW: usize = 32;
 const LANES: usize = 16;
 /// Rows of the longer operand that one task takes.
 const ROWS: usize = 32;
-/// Columns whose sums one task keeps.
+/// Columns whose sums are kept in registers.
 const COLUMNS: usize = 64;
+/// Columns of a sum over the rows of both operands that one task takes, and rows it takes together.
+const SPAN: usize = 128;
+const LINES: usize = 8;
 
 /// y[m, n] = x[m, k]·wᵀ for `w` [n, k], `n` narrow.
 pub fn few_outputs(k: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
@@ -102,62 +105,48 @@ vectorised! {
 /// y[m, n] = xᵀ·w for `x` [k, m], `m` narrow, and `w` [k, n].
 pub fn few_rows(m: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
     let n = y.len() / m;
-    // Columns first: [n / COLUMNS, m, COLUMNS], so that a task owns what it writes.
-    let sums: Vec<Vec<f32>> = (0..n.div_ceil(COLUMNS / 2))
+    // Columns first: [n / SPAN, m, SPAN], so that a task owns what it writes.
+    let sums: Vec<Vec<f32>> = (0..n.div_ceil(SPAN))
         .into_par_iter()
-        .map(|chunk| {
-            let first = chunk * COLUMNS / 2;
-            let columns = (COLUMNS / 2).min(n - first);
-            let mut sums = vec![0.0; m.next_multiple_of(8) * columns];
-            for (eight, sums) in sums.chunks_mut(8 * columns).enumerate() {
-                let part = Part { m, n, row: 8 * eight, column: first };
-                outer_sums(&part, x, w, sums);
+        .map(|span| {
+            let columns = SPAN.min(n - span * SPAN);
+            let mut sums = vec![0.0; m * columns];
+            let lines = (x.chunks(m * LINES)).zip(w.chunks(n * LINES));
+            for (x, w) in lines {
+                add_outer((m, n, span * SPAN), x, w, &mut sums);
             }
             sums
         })
         .collect();
-    for (chunk, sums) in sums.iter().enumerate() {
-        let first = chunk * COLUMNS / 2;
-        let columns = (COLUMNS / 2).min(n - first);
-        for (row, sums) in sums.chunks(columns).enumerate().take(m) {
-            y[row * n + first..][..columns].copy_from_slice(sums);
+    for (span, sums) in sums.iter().enumerate() {
+        let columns = SPAN.min(n - span * SPAN);
+        for (y, sums) in y.chunks_mut(n).zip(sums.chunks(columns)) {
+            y[span * SPAN..][..columns].copy_from_slice(sums);
         }
     }
 }
 
-/// Eight rows and some columns of a result.
-struct Part {
-    m: usize,
-    n: usize,
-    row: usize,
-    column: usize,
-}
-
 vectorised! {
-    /// sums[8, columns] = Σ_k x[k, row..]ᵀ·w[k, column..]; rows from `m` on stay 0.
-    fn outer_sums(part: &Part, x: &[f32], w: &[f32], sums: &mut [f32]) {
-        const WIDE: usize = COLUMNS / 2;
-        let rows = (part.m - part.row).min(8);
-        let columns = sums.len() / 8;
-        let lines = x.chunks_exact(part.m).zip(w.chunks_exact(part.n));
-        if rows == 8 && columns == WIDE {
-            let mut wide = [[0.0; WIDE]; 8];
-            for (x, w) in lines {
-                let x: &[f32; 8] = x[part.row..].first_chunk().expect("eight rows");
-                let w: &[f32; WIDE] = w[part.column..].first_chunk().expect("whole columns");
-                for (wide, x) in wide.iter_mut().zip(x) {
-                    for (sum, w) in wide.iter_mut().zip(w) {
-                        *sum += x * w;
+    /// sums[m, columns] += Σ_k x[k, m]ᵀ·w[k, first..], for at most `LINES` lines: a sum is read and written once for all.
+    fn add_outer(size: (usize, usize, usize), x: &[f32], w: &[f32], sums: &mut [f32]) {
+        let (m, n, first) = size;
+        let columns = sums.len() / m;
+        for (row, sums) in sums.chunks_exact_mut(columns).enumerate() {
+            if x.len() == m * LINES {
+                let w: [&[f32]; LINES] = std::array::from_fn(|k| &w[k * n + first..][..columns]);
+                let x: [f32; LINES] = std::array::from_fn(|k| x[k * m + row]);
+                for (column, sum) in sums.iter_mut().enumerate() {
+                    let mut added = 0.0;
+                    for k in 0..LINES {
+                        added += x[k] * w[k][column];
                     }
+                    *sum += added;
                 }
-            }
-            sums.copy_from_slice(wide.as_flattened());
-            return;
-        }
-        for (x, w) in lines {
-            for (sums, x) in sums.chunks_exact_mut(columns).zip(&x[part.row..part.row + rows]) {
-                for (sum, w) in sums.iter_mut().zip(&w[part.column..]) {
-                    *sum += x * w;
+            } else {
+                for (x, w) in x.chunks_exact(m).zip(w.chunks_exact(n)) {
+                    for (sum, w) in sums.iter_mut().zip(&w[first..]) {
+                        *sum += x[row] * w;
+                    }
                 }
             }
         }

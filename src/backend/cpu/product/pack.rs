@@ -46,23 +46,25 @@ pub struct Grouped {
     pub sums: Vec<i32>,
 }
 
-/// Rounds rows of `terms` values, `stride` apart, to `kernel`'s precision. `unsigned` adds 128 to every int8.
-pub fn group_rows(
+/// Rounds rows of `terms` values to `kernel`'s precision. `unsigned` adds 128 to every int8. Gives the groups, [rows, groups].
+pub fn group_rows<'a>(
     kernel: &Kernel,
     (rows, terms): (usize, usize),
-    values: &[f32],
-    stride: usize,
+    values: &'a [f32],
     unsigned: bool,
-    into: &mut Grouped,
-) {
+    into: &'a mut Grouped,
+) -> &'a [u32] {
     let cut = Cut::of(terms, kernel.precision);
+    if kernel.precision == Precision::F32 && cut.groups() == terms {
+        return bytemuck::cast_slice(values);
+    }
     into.groups.clear();
     into.groups.resize(rows * cut.groups(), 0);
     let int8 = kernel.precision == Precision::Int8;
     into.scales.resize(if int8 { rows * cut.blocks } else { 0 }, 0.0);
     into.sums.resize(into.scales.len(), 0);
     for row in 0..rows {
-        let values = &values[row * stride..][..terms];
+        let values = &values[row * terms..][..terms];
         let groups = &mut into.groups[row * cut.groups()..][..cut.groups()];
         match kernel.precision {
             Precision::F32 => copy_bits(values, groups),
@@ -74,6 +76,7 @@ pub fn group_rows(
             }
         }
     }
+    &into.groups
 }
 
 vectorised! {

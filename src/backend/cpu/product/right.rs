@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::kernel::{DEPTH, Kernel, Precision, Tile};
 use super::pack::{ColumnBlock, Cut, Grouped, group_columns, group_rows, side_by_side, start_from};
+use crate::backend::Buffer;
 use super::{PIECE, Side};
 use crate::error::Result;
 
@@ -30,7 +31,7 @@ pub struct Right {
     pub cut: Cut,
     pub first_block: usize,
     pub outputs: Range<usize>,
-    groups: Vec<u32>,
+    groups: Buffer,
     scales: Vec<f32>,
     sums: Vec<i32>,
     /// Distances between strips and between blocks, in groups and in columns.
@@ -78,7 +79,7 @@ impl Right {
             cut,
             first_block: piece.terms.start / cut.depth,
             outputs: piece.outputs.clone(),
-            groups: vec![0; strips * cut.groups() * width],
+            groups: Buffer::stale(strips * cut.groups() * width),
             scales: vec![0.0; scaled],
             sums: vec![0; scaled],
             strip,
@@ -96,19 +97,19 @@ impl Right {
         let (width, cut, terms) = (self.columns, self.cut, piece.terms.len());
         let (groups, scales) = self.strip;
         let scales = if self.scales.is_empty() { usize::MAX } else { scales };
-        let mut tasks: Vec<_> = self.groups.chunks_mut(groups).map(|groups| (groups, Default::default())).collect();
+        let mut tasks: Vec<_> = self.groups.words_mut().chunks_mut(groups).map(|groups| (groups, Default::default())).collect();
         for ((_, task), parts) in tasks.iter_mut().zip(self.scales.chunks_mut(scales).zip(self.sums.chunks_mut(scales))) {
             *task = parts;
         }
         tasks.into_par_iter().enumerate().try_for_each_init(
-            || (Vec::new(), Grouped::default()),
+            || (Buffer::stale(width * terms), Grouped::default()),
             |(values, grouped), (strip, (groups, (scales, sums)))| {
                 let first = piece.outputs.start + strip * width;
                 let count = width.min(piece.outputs.end - first);
-                values.resize(count * terms, 0.0);
+                let values = &mut values[..count * terms];
                 matrix.unpack(first, values)?;
-                group_rows(kernel, (count, terms), values, terms, false, grouped);
-                side_by_side((count, cut.groups()), &grouped.groups, cut.groups(), groups, width);
+                let rows = group_rows(kernel, (count, terms), values, false, grouped);
+                side_by_side((count, cut.groups()), rows, cut.groups(), groups, width);
                 for (at, (scale, sum)) in grouped.scales.iter().zip(&grouped.sums).enumerate() {
                     let (row, block) = (at / cut.blocks, at % cut.blocks);
                     scales[block * width + row] = *scale;
@@ -125,16 +126,16 @@ impl Right {
         let (cut, columns) = (self.cut, piece.outputs.len());
         let (groups, scales) = self.block;
         let scales = if self.scales.is_empty() { usize::MAX } else { scales };
-        let mut tasks: Vec<_> = self.groups.chunks_mut(groups).map(|groups| (groups, Default::default())).collect();
+        let mut tasks: Vec<_> = self.groups.words_mut().chunks_mut(groups).map(|groups| (groups, Default::default())).collect();
         for ((_, task), parts) in tasks.iter_mut().zip(self.scales.chunks_mut(scales).zip(self.sums.chunks_mut(scales))) {
             *task = parts;
         }
         tasks.into_par_iter().enumerate().try_for_each_init(
-            Vec::new,
+            || Buffer::stale(cut.depth * columns),
             |values, (block, (groups, (scales, sums)))| {
                 let first = piece.terms.start + block * cut.depth;
                 let count = cut.depth.min(piece.terms.end - first);
-                values.resize(count * columns, 0.0);
+                let values = &mut values[..count * columns];
                 matrix.unpack(first, values)?;
                 let block = ColumnBlock { values, columns, groups, scales, sums };
                 group_columns(kernel, &cut, block);
@@ -149,7 +150,7 @@ impl Right {
 
     /// A tile's right half: strip `strip`.
     pub fn fill(&self, strip: usize, tile: &mut Tile) {
-        tile.b = self.groups[strip * self.strip.0..].as_ptr();
+        tile.b = self.groups.words()[strip * self.strip.0..].as_ptr();
         tile.b_block = self.block.0;
         let at = (strip * self.strip.1).min(self.scales.len());
         tile.b_scales = self.scales[at..].as_ptr();

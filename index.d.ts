@@ -368,6 +368,13 @@ export interface TrainOptions extends RunListeners<TrainEvent> {
   precision?: "auto" | "f32" | "bf16" | "int8";
 
   /**
+   * on keeps only the input of each layer and computes the rest again for the gradient: a third more work in a fraction of the memory; off keeps everything. auto is off where that fits the free memory. The results are the same.
+   *
+   * Default: auto.
+   */
+  checkpointing?: "auto" | "on" | "off";
+
+  /**
    * Threads to compute with.
    *
    * Default: 0, one for each core.
@@ -1038,6 +1045,13 @@ export interface PlanOptions extends RunListeners<TrainEvent> {
    * Default: auto.
    */
   precision?: "auto" | "f32" | "bf16" | "int8";
+
+  /**
+   * on keeps only the input of each layer and computes the rest again for the gradient: a third more work in a fraction of the memory; off keeps everything. auto is off where that fits the free memory. The results are the same.
+   *
+   * Default: auto.
+   */
+  checkpointing?: "auto" | "on" | "off";
 
   /**
    * Threads to compute with.

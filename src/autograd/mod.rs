@@ -49,10 +49,15 @@ fn walk(seeds: Vec<(Tensor, Tensor)>, grads: &mut Grads) -> Result<()> {
         match y.node() {
             None => grads.add(y.id(), dy)?,
             Some(Node::Reshape(x)) => pending.add(x, dy.reshape(x.shape().clone())?)?,
-            Some(Node::Op { op, inputs, saved }) => {
+            Some(Node::Op {
+                op,
+                inputs,
+                output,
+                saved,
+            }) => {
                 let wanted: Vec<bool> = inputs.iter().map(Tensor::tracked).collect();
                 let detached: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
-                let dx = op.vjp(&detached, &wanted, &y.detach(), saved.as_ref(), &dy)?;
+                let dx = op.vjp(&detached, &wanted, output, saved.as_ref(), &dy)?;
                 pending.pass_on(inputs, dx)?;
             }
             Some(Node::Segment { call, output }) => {

@@ -1,12 +1,12 @@
 //! The decoder of `models` and `nn`, op by op, in sizes. What is added there belongs here too: tests compare with real runs.
 
 use crate::exec::plan::Work;
-use crate::exec::tape::{Op, Passes, Phantom, Tape};
+use crate::exec::tape::{Keeps, Op, Passes, Phantom, Tape};
 use crate::lora::layer_of;
 use crate::models::HEAD_BLOCK_VALUES;
 use crate::ops::{BLOCK, slice_rows};
 
-/// One layer's backward, or that of the head.
+/// A part of a model and its backward.
 pub struct Walk<'a> {
     work: &'a Work<'a>,
     tokens: usize,
@@ -31,28 +31,40 @@ impl<'a> Walk<'a> {
         self.tape.op(inputs, Op::of(self.per_token(channels)))
     }
 
-    fn passing(&self, inputs: &[&Phantom], channels: usize, passes: Passes) -> Phantom {
-        let output = self.per_token(channels);
-        let op = Op::of(output);
-        self.tape.op(inputs, Op { passes, ..op })
+    /// An op whose gradient needs no values.
+    fn forgetful(&self, inputs: &[&Phantom], channels: usize, passes: Passes) -> Phantom {
+        let op = Op {
+            passes,
+            keeps: Keeps::Nothing,
+            ..Op::of(self.per_token(channels))
+        };
+        self.tape.op(inputs, op)
+    }
+
+    fn keeping(&self, inputs: &[&Phantom], channels: usize, keeps: Keeps) -> Phantom {
+        let op = Op {
+            keeps,
+            ..Op::of(self.per_token(channels))
+        };
+        self.tape.op(inputs, op)
     }
 
     /// `nn::Linear`.
     fn linear(&self, x: &Phantom, path: &str) -> Phantom {
         let Work { source, lora, .. } = self.work;
         let Some(site) = self.work.sites.iter().find(|site| site.path == path) else {
-            return self.op(&[x], 0);
+            return self.forgetful(&[x], 0, Passes::Fresh);
         };
         let (outputs, inputs, rank) = (site.outputs, site.inputs, lora.rank_of(path));
         let biased = |y: Phantom| match source.has(&format!("{path}.bias")) {
-            true => self.passing(&[&y], outputs, Passes::Own),
+            true => self.forgetful(&[&y], outputs, Passes::Own),
             false => y,
         };
-        let y = self.op(&[x], outputs);
+        let y = self.forgetful(&[x], outputs, Passes::Fresh);
         if !lora.targets_path(path) {
             return biased(y);
         }
-        let dropped = (lora.dropout > 0.0).then(|| self.op(&[x], inputs));
+        let dropped = (lora.dropout > 0.0).then(|| self.forgetful(&[x], inputs, Passes::Fresh));
         let times = |x: &Phantom, from: usize, to: usize| {
             let output = Op::of(self.per_token(to));
             let parameter = from * to * 4;
@@ -71,116 +83,152 @@ impl<'a> Walk<'a> {
                 1.0 => Passes::Own,
                 _ => Passes::OwnAndFresh,
             };
-            return self.passing(&[&biased(y), &low], outputs, passes);
+            return self.forgetful(&[&biased(y), &low], outputs, passes);
         }
-        let low = self.op(&[&low], outputs);
+        let low = self.forgetful(&[&low], outputs, Passes::Fresh);
         let added = |y: &Phantom| {
-            let sum = self.passing(&[y, &low], outputs, Passes::Own);
+            let sum = self.forgetful(&[y, &low], outputs, Passes::Own);
             self.op(&[&sum], outputs)
         };
         biased(match &dropped {
             None => added(&y),
             Some(dropped) => {
-                let z = self.op(&[dropped], outputs);
-                let sum = self.passing(&[&y, &added(&z)], outputs, Passes::Own);
-                self.passing(&[&sum, &z], outputs, Passes::OwnAndFresh)
+                let z = self.forgetful(&[dropped], outputs, Passes::Fresh);
+                let sum = self.forgetful(&[&y, &added(&z)], outputs, Passes::Own);
+                self.forgetful(&[&sum, &z], outputs, Passes::OwnAndFresh)
             }
         })
     }
 
-    /// The most that replaying layer `index` and walking it back keeps beside its input and output.
-    pub fn layer(self, index: usize) -> usize {
+    /// A decoder layer.
+    fn forward(&self, x: &Phantom, index: usize) -> Phantom {
         let spec = self.work.spec;
         let path = |name: &str| format!("model.layers.{index}.{name}");
         let (width, hidden) = (spec.width, spec.mlp_hidden);
         let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let x = self.tape.input(self.per_token(width));
-        let dy = self.tape.block(self.per_token(width));
-
-        let normed = self.op(&[&x], width);
+        let normed = self.op(&[x], width);
         let [mut q, mut k, v] = match spec.fused {
             true => {
                 let all = self.linear(&normed, &path("self_attn.qkv_proj"));
-                [queries, keys, keys].map(|channels| self.op(&[&all], channels))
+                [queries, keys, keys]
+                    .map(|channels| self.forgetful(&[&all], channels, Passes::Fresh))
             }
             false => ["q_proj", "k_proj", "v_proj"]
                 .map(|name| self.linear(&normed, &path(&format!("self_attn.{name}")))),
         };
-        drop(normed);
         if spec.head_norm {
             (q, k) = (self.op(&[&q], queries), self.op(&[&k], keys));
         }
-        (q, k) = (self.op(&[&q], queries), self.op(&[&k], keys));
+        q = self.forgetful(&[&q], queries, Passes::Fresh);
+        k = self.forgetful(&[&k], keys, Passes::Fresh);
         let attention = Op {
             saved: self.per_token(spec.heads),
             // Every query head computes its part by itself: outputs forward; dq, dk and dv backward.
             working: [self.per_token(queries), 3 * self.per_token(queries)],
+            keeps: Keeps::InputsAndOutput,
             ..Op::of(self.per_token(queries))
         };
         let y = self.tape.op(&[&q, &k, &v], attention);
         drop((q, k, v));
         let mut added = self.linear(&y, &path("self_attn.o_proj"));
-        drop(y);
+        drop((y, normed));
         if spec.sandwich_norms {
             added = self.op(&[&added], width);
         }
-        let middle = self.passing(&[&x, &added], width, Passes::Own);
+        let middle = self.forgetful(&[x, &added], width, Passes::Own);
+        drop(added);
         let normed = self.op(&[&middle], width);
         let [gate, up] = match spec.fused {
             true => {
                 let both = self.linear(&normed, &path("mlp.gate_up_proj"));
-                [hidden, hidden].map(|channels| self.op(&[&both], channels))
+                [hidden, hidden].map(|channels| self.forgetful(&[&both], channels, Passes::Fresh))
             }
             false => ["gate_proj", "up_proj"]
                 .map(|name| self.linear(&normed, &path(&format!("mlp.{name}")))),
         };
-        drop(normed);
         let gated = self.op(&[&gate, &up], hidden);
-        drop((gate, up));
-        added = self.linear(&gated, &path("mlp.down_proj"));
-        drop(gated);
+        let mut added = self.linear(&gated, &path("mlp.down_proj"));
+        drop((normed, gate, up, gated));
         if spec.sandwich_norms {
             added = self.op(&[&added], width);
         }
-        let y = self.passing(&[&middle, &added], width, Passes::Own);
-        drop((x, middle, added));
+        self.forgetful(&[&middle, &added], width, Passes::Own)
+    }
+
+    /// The most that replaying layer `index` and walking it back keeps beside its input and output.
+    pub fn layer(self, index: usize) -> usize {
+        let x = self.tape.input(self.per_token(self.work.spec.width));
+        let dy = self.tape.block(self.per_token(self.work.spec.width));
+        let y = self.forward(&x, index);
+        drop(x);
         self.tape.backward(y, dy.clone());
         self.tape.peak()
     }
 
+    /// The most that the layers from `first` on and the head keep when all of it stays for one backward, gradients included.
+    pub fn whole(self, first: usize) -> usize {
+        let mut x = self.tape.op(&[], Op::of(self.per_token(self.work.spec.width)));
+        for index in first..self.work.spec.layers.len() {
+            x = self.forward(&x, index);
+        }
+        let y = self.losses(&x);
+        drop(x);
+        self.tape.backward(y, self.tape.block(self.per_token(1)));
+        self.tape.peak()
+    }
+
     /// The most that the last norm, the logits and the loss keep beside their input.
-    pub fn head(mut self) -> usize {
+    pub fn head(self) -> usize {
+        let x = self.tape.input(self.per_token(self.work.spec.width));
+        let y = self.losses(&x);
+        drop(x);
+        self.tape.backward(y, self.tape.block(self.per_token(1)));
+        self.tape.peak()
+    }
+
+    /// The last norm, the logits and the loss of every token.
+    fn losses(&self, x: &Phantom) -> Phantom {
         let Work {
             spec, lora, vocab, ..
         } = *self.work;
         let stream = self.per_token(spec.width);
         let biased = self.work.source.has("lm_head.bias");
+        let normed = self.op(&[x], spec.width);
+        let op = Op::of(self.per_token(1));
         if !self.work.tied && (lora.targets_path("lm_head") || biased) {
-            // `models::Head`: the normed stream and its gradient, and a block of tokens walked forth and back.
-            self.tokens = self.tokens.min((HEAD_BLOCK_VALUES / vocab).max(1));
-            let x = self.tape.input(self.per_token(spec.width));
-            let mut logits = self.linear(&x, "lm_head");
-            if spec.logit_cap.is_some() {
-                logits = self.op(&[&logits], vocab);
-            }
-            let y = self.op(&[&logits], 1);
-            drop((x, logits));
-            self.tape.backward(y, self.tape.block(self.per_token(1)));
-            return 2 * stream + self.tape.peak();
+            let block = self.head_block();
+            let working = [block, block + stream];
+            return self.tape.op(&[&normed], Op { working, ..op });
         }
-        let x = self.tape.input(stream);
-        let normed = self.op(&[&x], spec.width);
         // The rows with a target, their gradient, and the logits of a slice of the vocabulary.
         let slice = slice_rows(self.tokens).min(vocab);
         let losses = Op {
             saved: stream,
             working: [self.per_token(2 * spec.width + slice), 0],
-            ..Op::of(self.per_token(1))
+            keeps: Keeps::Nothing,
+            ..op
         };
-        let y = self.tape.op(&[&normed], losses);
-        drop((x, normed));
-        self.tape.backward(y, self.tape.block(self.per_token(1)));
-        self.tape.peak()
+        self.tape.op(&[&normed], losses)
+    }
+
+    /// `models::Head`: a block of tokens walked forth and back.
+    fn head_block(&self) -> usize {
+        let Work { spec, vocab, .. } = *self.work;
+        let block = Walk {
+            work: self.work,
+            tokens: self.tokens.min((HEAD_BLOCK_VALUES / vocab).max(1)),
+            tape: Tape::default(),
+        };
+        let x = block.tape.input(block.per_token(spec.width));
+        let mut logits = block.linear(&x, "lm_head");
+        if spec.logit_cap.is_some() {
+            logits = block.keeping(&[&logits], vocab, Keeps::Output);
+        }
+        let y = block.op(&[&logits], 1);
+        drop((x, logits));
+        let dy = block.tape.block(block.per_token(1));
+        block.tape.backward(y, dy);
+        block.tape.peak()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::format::digest::HASHING_BYTES;
 use crate::lora::{LoraConfig, PANEL_BYTES, Site, layer_of};
 use crate::models::DecoderSpec;
 use crate::nn::Source;
+use crate::tensor::Activations;
 
 /// The longest run of a product's inner axis that `gemm` packs at a time, in values.
 const PACKED_VALUES: usize = 512;
@@ -39,6 +40,7 @@ pub struct Work<'a> {
     pub eval_tokens: usize,
     /// Whether a step adds up several micro-batches.
     pub accumulates: bool,
+    pub activations: Activations,
     /// Values the optimizer keeps for each that is trained.
     pub moments: usize,
 }
@@ -68,7 +70,7 @@ pub struct MemoryPlan {
     pub base_mapped: usize,
     /// Norms and biases in f32.
     pub base_resident: usize,
-    /// The stream before each layer that is walked back, and the graph of one layer.
+    /// The stream before each layer that is walked back and the graph of one layer, or the graphs of all.
     pub activations: usize,
     /// The last norm, a slice of the vocabulary, and the gradient it leaves.
     pub logits: usize,
@@ -113,9 +115,14 @@ impl MemoryPlan {
             let streams = stream(work.tokens) * (layer + 2 - first);
             streams + gradients + Walk::new(work).layer(layer)
         };
-        let backward = (first..layers).map(at_layer).max().unwrap_or(0);
-        let streams = stream(work.tokens) * (layers + 1 - first);
         let before = if work.accumulates { adapter } else { 0 };
+        let (backward, streams) = match work.activations {
+            Activations::Replayed => {
+                let layer = (first..layers).map(at_layer).max();
+                (layer.unwrap_or(0), stream(work.tokens) * (layers + 1 - first))
+            }
+            Activations::Kept => (before + Walk::new(work).whole(first), 0),
+        };
         let head = streams + before + Walk::new(work).head();
         let evaluation = match work.eval_tokens {
             0 => 0,

@@ -33,14 +33,35 @@ pub struct Phantom(Rc<Inner>);
 struct Inner {
     id: usize,
     bytes: usize,
-    node: Option<Node>,
-    _values: Rc<Block>,
+    node: Option<Rc<Node>>,
+    _values: Option<Rc<Block>>,
 }
 
 struct Node {
     inputs: Vec<Phantom>,
+    _output: Option<Rc<Block>>,
     _saved: Rc<Block>,
     op: Op,
+}
+
+impl Phantom {
+    fn without_values(&self) -> Phantom {
+        Phantom(Rc::new(Inner {
+            id: self.0.id,
+            bytes: self.0.bytes,
+            node: self.0.node.clone(),
+            _values: None,
+        }))
+    }
+}
+
+/// What of an op stays for its gradient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    Nothing,
+    Inputs,
+    InputsAndOutput,
+    Output,
 }
 
 /// What gradients an op gives its inputs.
@@ -66,10 +87,11 @@ pub struct Op {
     /// Bytes of the parameter it multiplies by, whose gradient stays.
     pub parameter: usize,
     pub passes: Passes,
+    pub keeps: Keeps,
 }
 
 impl Op {
-    /// An op with an output of so many bytes and new memory for each gradient.
+    /// An op with an output of so many bytes and new memory for each gradient, which needs the inputs.
     pub fn of(output: usize) -> Op {
         Op {
             output,
@@ -77,6 +99,7 @@ impl Op {
             working: [0, 0],
             parameter: 0,
             passes: Passes::Fresh,
+            keeps: Keeps::Inputs,
         }
     }
 }
@@ -98,13 +121,13 @@ impl Tape {
         self.tensor(bytes, self.block(0), None)
     }
 
-    fn tensor(&self, bytes: usize, values: Rc<Block>, node: Option<Node>) -> Phantom {
+    fn tensor(&self, bytes: usize, values: Rc<Block>, node: Option<Rc<Node>>) -> Phantom {
         self.next.set(self.next.get() + 1);
         Phantom(Rc::new(Inner {
             id: self.next.get(),
             bytes,
             node,
-            _values: values,
+            _values: Some(values),
         }))
     }
 
@@ -112,12 +135,21 @@ impl Tape {
         let values = self.block(op.output);
         let saved = self.block(op.saved);
         drop(self.block(op.working[0]));
+        let kept = |input: &&Phantom| match op.keeps {
+            Keeps::Inputs | Keeps::InputsAndOutput => (*input).clone(),
+            Keeps::Nothing | Keeps::Output => input.without_values(),
+        };
+        let output = match op.keeps {
+            Keeps::Output | Keeps::InputsAndOutput => Some(values.clone()),
+            Keeps::Nothing | Keeps::Inputs => None,
+        };
         let node = Node {
-            inputs: inputs.iter().map(|&input| input.clone()).collect(),
+            inputs: inputs.iter().map(kept).collect(),
+            _output: output,
             _saved: saved,
             op,
         };
-        self.tensor(op.output, values, Some(node))
+        self.tensor(op.output, values, Some(Rc::new(node)))
     }
 
     /// Walks back from `y` as `autograd::backward` does. `dy` stays alive when the caller holds it too.

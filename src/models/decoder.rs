@@ -10,9 +10,9 @@ use crate::models::scaling::take_factors;
 use crate::models::{DecoderSpec, read};
 use crate::nn::{AttentionSpec, Embedding, Loader, Mlp, MlpSpec, RmsNorm, Rope, SelfAttention};
 use crate::ops::Attention;
-use crate::tensor::{Ctx, Grads, Segment, Tensor, checkpoint};
+use crate::tensor::{Ctx, Grads, Segment, Tensor, run};
 
-/// A language model ready to run. Its layers are checkpointed segments.
+/// A language model ready to run. Its layers are segments, whose activations are kept or replayed.
 pub struct Decoder {
     spec: DecoderSpec,
     embedding: Embedding,
@@ -89,7 +89,7 @@ impl Decoder {
         for Place { segment, learns } in &self.layers {
             // Below the first layer that learns there is nothing to go back for.
             x = match *learns || x.tracked() {
-                true => checkpoint(segment, &[x], ctx)?.remove(0),
+                true => run(segment, &[x], ctx)?.remove(0),
                 false => segment.forward(&[x], &ctx.without_recording())?.remove(0),
             };
         }

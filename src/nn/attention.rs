@@ -77,22 +77,21 @@ impl SelfAttention {
         } = self.spec;
         let time = x.shape()[0];
         let (queries, keys) = (heads * dim, kv_heads * dim);
-        let (q, k, v) = match &self.input {
+        let by_heads = |x: Tensor, heads| x.reshape([time, heads, dim]);
+        let (mut q, mut k, mut v) = match &self.input {
             Input::Split { q, k, v } => {
-                (q.forward(x, ctx)?, k.forward(x, ctx)?, v.forward(x, ctx)?)
+                let (q, k, v) = (q.forward(x, ctx)?, k.forward(x, ctx)?, v.forward(x, ctx)?);
+                (by_heads(q, heads)?, by_heads(k, kv_heads)?, by_heads(v, kv_heads)?)
             }
             Input::Fused(all) => {
                 let all = all.forward(x, ctx)?;
                 (
-                    all.narrow(0, queries)?,
-                    all.narrow(queries, keys)?,
-                    all.narrow(queries + keys, keys)?,
+                    by_heads(all.narrow(0, queries)?, heads)?,
+                    by_heads(all.narrow(queries, keys)?, kv_heads)?,
+                    by_heads(all.narrow(queries + keys, keys)?, kv_heads)?,
                 )
             }
         };
-        let mut q = q.reshape([time, heads, dim])?;
-        let mut k = k.reshape([time, kv_heads, dim])?;
-        let mut v = v.reshape([time, kv_heads, dim])?;
         if let Some((q_norm, k_norm)) = &self.head_norms {
             q = q_norm.forward(&q)?;
             k = k_norm.forward(&k)?;

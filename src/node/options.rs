@@ -219,6 +219,10 @@ static OPTIONS: &[OptionSpec] = &[
         .group(MACHINE)
         .default("auto")
         .doc("What the factors of products with the base are rounded to; sums, the adapter and the optimizer are f32 always. auto takes int8 where the processor multiplies it (VNNI, dot products of ARMv8.2), else f32."),
+    option("checkpointing", choice(&["auto", "on", "off"]), "")
+        .group(MACHINE)
+        .default("auto")
+        .doc("on keeps only the input of each layer and computes the rest again for the gradient: a third more work in a fraction of the memory; off keeps everything. auto is off where that fits the free memory. The results are the same."),
     option("threads", at_least(0), "N")
         .group(MACHINE)
         .default("0, one for each core")

@@ -4,7 +4,7 @@ use crate::backend::cpu::for_rows;
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 #[derive(Debug)]
 struct Add {
@@ -45,6 +45,10 @@ impl Op for Add {
             }
         });
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::NOTHING
     }
 
     fn vjp(

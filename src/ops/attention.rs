@@ -10,7 +10,7 @@ use crate::bail;
 use crate::error::Result;
 use crate::ops::attention_layout::Sizes;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 /// Which keys a query sees and how scores are shaped. Always causal: a token sees itself and what came before it.
 #[derive(Debug, Clone, Copy)]
@@ -159,6 +159,10 @@ impl Op for Attention {
             saved[head * time + block.start..][..block.len()].copy_from_slice(&log_sums);
         }
         Ok(Some(Tensor::new(saved, [heads, time])?))
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::inputs(&[0, 1, 2, 3]).and_output()
     }
 
     fn vjp(

@@ -3,7 +3,7 @@
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 #[derive(Debug)]
 struct Columns;
@@ -42,6 +42,10 @@ impl Op for Columns {
             }
         }
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::inputs(&[1])
     }
 
     fn vjp(

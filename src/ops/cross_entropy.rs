@@ -5,7 +5,7 @@ use crate::backend::cpu::{exp, for_items, for_rows, max, sum_of};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 /// The target of a row that has no loss.
 pub const IGNORED: u32 = u32::MAX;
@@ -69,6 +69,10 @@ impl Op for CrossEntropy {
             };
         });
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::inputs(&[0, 1])
     }
 
     /// dlogits = dy·(softmax(logits) − onehot(target))

@@ -5,7 +5,7 @@ use crate::backend::cpu::for_rows;
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Random, Rows, Tensor, apply};
+use crate::tensor::{Op, Random, Reads, Rows, Tensor, apply};
 
 #[derive(Debug, Clone, Copy)]
 struct Dropout {
@@ -64,6 +64,10 @@ impl Op for Dropout {
             }
         });
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::inputs(&[1, 2])
     }
 
     fn vjp(

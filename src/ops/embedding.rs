@@ -4,7 +4,7 @@ use crate::bail;
 use crate::error::Result;
 use crate::quant::Weight;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 struct Embedding {
     table: Weight,
@@ -57,6 +57,10 @@ impl Op for Embedding {
             self.table.unpack_rows(id as usize, row)?;
         }
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::NOTHING
     }
 
     fn vjp(

@@ -5,7 +5,7 @@ use crate::backend::cpu::{exp, for_rows};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
@@ -95,6 +95,10 @@ impl Op for Gated {
             }
         });
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::inputs(&[0, 1])
     }
 
     /// dgate = dy·up·act'(gate),  dup = dy·act(gate)

@@ -6,7 +6,7 @@ use crate::bail;
 use crate::error::Result;
 use crate::quant::Weight;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 /// Which way the weight [out, in] is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +86,10 @@ impl Op for Linear {
         let time = x[0].shape().rows();
         product(kernel, side, time, x[0].values()?, &self.weight, false, y)?;
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::NOTHING
     }
 
     fn vjp(

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::ops::cross_entropy::{IGNORED, check_targets};
 use crate::quant::Weight;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 /// Logits in memory at a time: 4 MiB, for which the vocabulary is walked in slices of at least and at most so many rows.
 const SLICE_VALUES: usize = 1 << 20;
@@ -179,6 +179,10 @@ impl Op for LinearCrossEntropy {
             }
         }
         Ok(Some(Tensor::of(saved, x[0].shape().clone())?))
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::NOTHING
     }
 
     fn vjp(

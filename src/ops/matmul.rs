@@ -7,7 +7,7 @@ use crate::backend::cpu::product::{self, Dense, Kernel, Precision, product};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 /// Whether an operand enters the product as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +114,10 @@ impl Op for MatMul {
             }
         }
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::inputs(&[0, 1])
     }
 
     /// y = a·b: da = dy·bᵀ, db = aᵀ·dy.  y = a·bᵀ: da = dy·b, db = dyᵀ·a.  y = aᵀ·b: da = b·dyᵀ, db = a·dy.

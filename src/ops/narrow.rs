@@ -4,7 +4,7 @@ use crate::backend::cpu::for_rows;
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 #[derive(Debug)]
 struct Narrow {
@@ -57,6 +57,10 @@ impl Op for Narrow {
         Ok(None)
     }
 
+    fn reads(&self) -> Reads {
+        Reads::NOTHING
+    }
+
     fn vjp(
         &self,
         x: &[Tensor],
@@ -94,6 +98,10 @@ impl Op for Widen {
             y[self.start..self.start + len].copy_from_slice(&values[row * len..(row + 1) * len]);
         });
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::NOTHING
     }
 
     fn vjp(

@@ -5,7 +5,7 @@ use crate::backend::cpu::{dot, for_rows};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 #[derive(Debug)]
 struct RmsNorm {
@@ -54,6 +54,10 @@ impl Op for RmsNorm {
             }
         });
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::inputs(&[0, 1])
     }
 
     /// With r = 1/rms(x) and g = dy·w:  dx = r·(g − x·r²·mean(g·x)),  dw = Σ_rows dy·x·r.

@@ -5,7 +5,7 @@ use crate::backend::cpu::for_rows;
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 /// Which channels form pair i of `rotary` channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,10 @@ impl Op for Rope {
             }
         });
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::inputs(&[1, 2])
     }
 
     /// A rotation's transpose turns back.

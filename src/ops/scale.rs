@@ -3,7 +3,7 @@
 use crate::backend::cpu::for_rows;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 #[derive(Debug)]
 struct Scale {
@@ -34,6 +34,10 @@ impl Op for Scale {
             }
         });
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::NOTHING
     }
 
     fn vjp(

@@ -4,7 +4,7 @@ use crate::backend::cpu::for_rows;
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 #[derive(Debug, Clone, Copy)]
 struct ScaleColumns;
@@ -38,6 +38,10 @@ impl Op for ScaleColumns {
             }
         });
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::inputs(&[0, 1])
     }
 
     /// dx = dy·diag(g),  dg = Σ_rows dy·x.

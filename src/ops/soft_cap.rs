@@ -3,7 +3,7 @@
 use crate::backend::cpu::{for_rows, tanh};
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::tensor::{Op, Tensor, apply};
+use crate::tensor::{Op, Reads, Tensor, apply};
 
 #[derive(Debug)]
 struct SoftCap {
@@ -33,6 +33,10 @@ impl Op for SoftCap {
             }
         });
         Ok(None)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::NOTHING.and_output()
     }
 
     /// dx = dy · (1 − (y / cap)²)

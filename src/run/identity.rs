@@ -16,7 +16,7 @@ use crate::train::checkpoint::Identity;
 /// Options that may change from one part of a run to the next: they decide where things are, how long the run is, what is
 /// shown and kept, but not what a step learns. Of `model`, `data`, `evalData` and `initAdapter` the content counts, not
 /// the place.
-const FREE: [&str; 21] = [
+const FREE: [&str; 22] = [
     "model",
     "data",
     "evalData",
@@ -28,6 +28,7 @@ const FREE: [&str; 21] = [
     "sampleEvery",
     "backend",
     "precision",
+    "checkpointing",
     "threads",
     "guardBand",
     "fit",

@@ -94,6 +94,7 @@ impl<'a> Session<'a> {
         let mut settings = settings(options, &corpus.samples, samples::seq_len(options, &base))?;
         settings.plan.batch_size = sized.batch_size;
         settings.plan.grad_accum = sized.grad_accum;
+        settings.activations = sized.activations;
         let used = TrainOptions {
             data: Some(data.display().to_string()),
             seq_len: Some(samples::seq_len(options, &base)),

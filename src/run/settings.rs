@@ -3,6 +3,7 @@
 use crate::data::{Dealer, Plan, Sample};
 use crate::error::Result;
 use crate::lora::Optimizer;
+use crate::tensor::Activations;
 use crate::train::{OptimizerName, Schedule, Settings, Shape, TrainOptions, Warmup};
 
 /// The warm-up as given, or its default.
@@ -49,5 +50,6 @@ pub fn settings(options: &TrainOptions, samples: &[Sample], seq_len: usize) -> R
         eval_every: options.eval_every,
         sample_every: options.sample_every,
         seed: options.seed,
+        activations: Activations::Replayed,
     })
 }

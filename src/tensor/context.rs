@@ -12,6 +12,15 @@ pub enum Mode {
     Infer,
 }
 
+/// What a pass that records does with what its layers compute on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activations {
+    /// It stays until the backward.
+    Kept,
+    /// Only the input of each layer stays; the backward computes the rest again.
+    Replayed,
+}
+
 /// The rows of a pass. Samples lie one after another on the time axis, so a batch has no padding.
 #[derive(Clone)]
 pub struct Rows {
@@ -67,6 +76,7 @@ pub struct Ctx {
     pub mode: Mode,
     /// Whether operations on parameters leave a graph behind.
     pub recording: bool,
+    pub activations: Activations,
     /// The optimizer step, from 1; with `seed` it decides dropout masks.
     pub step: u64,
     pub seed: u64,
@@ -79,6 +89,7 @@ impl Ctx {
         Ctx {
             mode: Mode::Train,
             recording: true,
+            activations: Activations::Replayed,
             step,
             seed,
             rows,
@@ -90,6 +101,7 @@ impl Ctx {
         Ctx {
             mode: Mode::Infer,
             recording: false,
+            activations: Activations::Replayed,
             step: 0,
             seed: 0,
             rows,
@@ -99,6 +111,11 @@ impl Ctx {
 
     pub fn with_cache(mut self, cache: Arc<KvCache>) -> Ctx {
         self.cache = Some(cache);
+        self
+    }
+
+    pub fn with_activations(mut self, activations: Activations) -> Ctx {
+        self.activations = activations;
         self
     }
 

@@ -16,11 +16,11 @@ use crate::error::Result;
 use crate::shape::Shape;
 
 pub use cache::KvCache;
-pub use context::{Ctx, Mode, Rows};
+pub use context::{Activations, Ctx, Mode, Rows};
 pub use grads::Grads;
-pub use op::{Op, apply};
+pub use op::{Op, Reads, apply};
 pub use random::Random;
-pub use segment::{Segment, SegmentCall, checkpoint};
+pub use segment::{Segment, SegmentCall, checkpoint, run};
 
 /// Names one tensor. Ids grow with time, so an op's output always has a larger id than its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,14 +39,17 @@ struct Inner {
     shape: Shape,
     bytes: Bytes,
     tracked: bool,
-    node: Option<Node>,
+    node: Option<Arc<Node>>,
 }
 
 /// How a tracked tensor came to be.
 pub enum Node {
     Op {
         op: Arc<dyn Op>,
+        /// Without their values where the op does not read them.
         inputs: Vec<Tensor>,
+        /// The result, without its values where the op does not read them.
+        output: Tensor,
         saved: Option<Tensor>,
     },
     /// Output number `output` of a checkpointed segment.
@@ -54,7 +57,7 @@ pub enum Node {
         call: Arc<SegmentCall>,
         output: usize,
     },
-    /// Another tensor in another shape.
+    /// Another tensor in another shape, without its values.
     Reshape(Tensor),
 }
 
@@ -90,7 +93,7 @@ impl Tensor {
         Ok(Self::build(bytes, shape, false, None))
     }
 
-    fn build(bytes: Bytes, shape: Shape, tracked: bool, node: Option<Node>) -> Tensor {
+    fn build(bytes: Bytes, shape: Shape, tracked: bool, node: Option<Arc<Node>>) -> Tensor {
         Tensor(Arc::new(Inner {
             id: TensorId(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
             shape,
@@ -113,12 +116,26 @@ impl Tensor {
     }
 
     pub fn node(&self) -> Option<&Node> {
-        self.0.node.as_ref()
+        self.0.node.as_deref()
     }
 
     /// The values as f32.
     pub fn values(&self) -> Result<&[f32]> {
+        if self.0.bytes.len() != self.0.shape.elements() * 4 {
+            bail!(Internal, "the values of {self:?} were not kept");
+        }
         self.0.bytes.as_f32()
+    }
+
+    /// The same tensor for the graph alone: its place in the history, but none of its memory.
+    fn without_values(&self) -> Tensor {
+        Tensor(Arc::new(Inner {
+            id: self.0.id,
+            shape: self.0.shape.clone(),
+            bytes: Bytes::from_u32(Vec::new()),
+            tracked: self.0.tracked,
+            node: self.0.node.clone(),
+        }))
     }
 
     /// The values as u32, for tensors made by [`Tensor::of_u32`].
@@ -145,7 +162,8 @@ impl Tensor {
         if shape.elements() != self.0.shape.elements() {
             bail!(Internal, "reshape: {} to {shape}", self.0.shape);
         }
-        let node = self.0.tracked.then(|| Node::Reshape(self.clone()));
+        let node = || Arc::new(Node::Reshape(self.without_values()));
+        let node = self.0.tracked.then(node);
         Ok(Self::build(
             self.0.bytes.clone(),
             shape,

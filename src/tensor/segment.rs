@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::tensor::{Ctx, Grads, Node, Tensor};
+use crate::tensor::{Activations, Ctx, Grads, Node, Tensor};
 
 pub trait Segment: Send + Sync {
     /// Runs the layers. `ctx` says whether to record a graph.
@@ -29,6 +29,14 @@ pub struct SegmentCall {
     pub outputs: usize,
 }
 
+/// Runs `segment`, keeping what its backward needs or only its inputs, as `ctx` says.
+pub fn run(segment: &Arc<dyn Segment>, x: &[Tensor], ctx: &Ctx) -> Result<Vec<Tensor>> {
+    match ctx.activations {
+        Activations::Kept => segment.forward(x, ctx),
+        Activations::Replayed => checkpoint(segment, x, ctx),
+    }
+}
+
 /// Runs `segment` keeping only its inputs when `ctx` records; otherwise just runs it.
 pub fn checkpoint(segment: &Arc<dyn Segment>, x: &[Tensor], ctx: &Ctx) -> Result<Vec<Tensor>> {
     if !ctx.recording {
@@ -47,7 +55,8 @@ pub fn checkpoint(segment: &Arc<dyn Segment>, x: &[Tensor], ctx: &Ctx) -> Result
             call: call.clone(),
             output,
         };
-        Tensor::build(y.0.bytes.clone(), y.0.shape.clone(), true, Some(node))
+        let (bytes, shape) = (y.0.bytes.clone(), y.0.shape.clone());
+        Tensor::build(bytes, shape, true, Some(Arc::new(node)))
     };
     Ok(outputs.iter().enumerate().map(with_history).collect())
 }

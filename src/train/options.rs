@@ -57,6 +57,7 @@ pub struct TrainOptions {
     pub sample_every: usize,
     pub backend: String,
     pub precision: PrecisionOption,
+    pub checkpointing: CheckpointingOption,
     pub threads: usize,
     /// MiB that must stay free.
     pub guard_band: u64,
@@ -117,6 +118,7 @@ impl Default for TrainOptions {
             sample_every: 0,
             backend: "auto".to_owned(),
             precision: PrecisionOption::Auto,
+            checkpointing: CheckpointingOption::Auto,
             threads: 0,
             guard_band: 300,
             fit: false,
@@ -160,6 +162,15 @@ impl OptimizerName {
             OptimizerName::Sgd => 0,
         }
     }
+}
+
+/// Whether what layers compute on the way is computed again for the gradient instead of kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckpointingOption {
+    Auto,
+    On,
+    Off,
 }
 
 /// What the factors of products with the base are rounded to.

@@ -11,7 +11,7 @@ use crate::error;
 use crate::error::Result;
 use crate::lora::{Adapter, Optimizer};
 use crate::models::Decoder;
-use crate::tensor::{Ctx, Grads, Tensor};
+use crate::tensor::{Activations, Ctx, Grads, Tensor};
 use crate::train::{Best, Event, Listener, Progress, Schedule, Status};
 
 /// After this many steps without a finite gradient in a row, a run ends with an error.
@@ -30,6 +30,7 @@ pub struct Settings {
     /// Steps between calls of [`Trainer::sample`]; 0 for never.
     pub sample_every: usize,
     pub seed: u64,
+    pub activations: Activations,
 }
 
 /// A run that is over: how it ended and what it reached.
@@ -161,7 +162,9 @@ impl Trainer<'_> {
         let mut grads = Grads::default();
         let (mut loss, mut tokens) = (0.0, 0);
         for batch in &batches {
-            let ctx = Ctx::train(batch.rows.clone(), index as u64 + 1, self.settings.seed);
+            let Settings { seed, activations, .. } = self.settings;
+            let ctx = Ctx::train(batch.rows.clone(), index as u64 + 1, seed);
+            let ctx = ctx.with_activations(activations);
             let losses = self.model.losses(&batch.ids, &batch.targets, &ctx)?;
             loss += sum(&losses)?;
             tokens += batch.tokens();

@@ -17,7 +17,8 @@ use crate::models::DecoderSpec;
 use crate::run::base::Base;
 use crate::run::samples::{self, Corpus};
 use crate::run::settings::settings;
-use crate::train::{Event, Listener, TrainOptions};
+use crate::tensor::Activations;
+use crate::train::{CheckpointingOption, Event, Listener, TrainOptions};
 
 /// Lengths and ranks that are tried when a run does not fit.
 const SHORTER: [usize; 6] = [512, 384, 256, 128, 64, 32];
@@ -46,13 +47,25 @@ pub struct Choice {
     pub grad_accum: usize,
     /// None for samples as they are.
     seq_len: Option<usize>,
+    pub activations: Activations,
     lora: LoraConfig,
+}
+
+impl Choice {
+    fn replayed(self) -> Choice {
+        let activations = Activations::Replayed;
+        Choice {
+            activations,
+            ..self
+        }
+    }
 }
 
 /// A run that may start.
 pub struct Sized {
     pub batch_size: usize,
     pub grad_accum: usize,
+    pub activations: Activations,
     /// The `plan` of the start event.
     pub report: Value,
 }
@@ -127,16 +140,30 @@ impl<'a> Budget<'a> {
         Ok(Sized {
             batch_size: choice.batch_size,
             grad_accum: choice.grad_accum,
+            activations: choice.activations,
             report: self.report(&choice, &plan),
         })
     }
 
+    /// The settings as given; activations are kept where that is left open and they leave the guard band for sure.
     pub fn asked(&self) -> Choice {
-        Choice {
+        let kept = Choice {
             batch_size: self.options.batch_size,
             grad_accum: self.options.grad_accum,
             seq_len: None,
+            activations: Activations::Kept,
             lora: self.lora.clone(),
+        };
+        let keep = match self.options.checkpointing {
+            CheckpointingOption::On => false,
+            CheckpointingOption::Off => true,
+            CheckpointingOption::Auto => {
+                self.free.is_some() && self.leaves_guard_band(self.plan(&kept).total)
+            }
+        };
+        match keep {
+            true => kept,
+            false => kept.replayed(),
         }
     }
 
@@ -153,6 +180,7 @@ impl<'a> Budget<'a> {
             tied: self.base.tied,
             tokens: micro.map(within).sum(),
             eval_tokens: within(&self.eval_tokens),
+            activations: choice.activations,
             accumulates: choice.grad_accum > 1 && self.lengths.len() > per_step,
             moments: self.options.optimizer.moments(),
         };
@@ -202,8 +230,9 @@ impl<'a> Budget<'a> {
 
     /// Settings near those asked for that would fit: smaller batches first, then shorter samples, then smaller adapters.
     pub fn suggestion(&self) -> Option<(Choice, MemoryPlan)> {
-        let asked = self.asked();
-        self.smaller_batch(&asked).or_else(|| {
+        let asked = self.asked().replayed();
+        let same_batch = self.first_that_fits(std::iter::once(asked.clone()));
+        same_batch.or_else(|| self.smaller_batch(&asked)).or_else(|| {
             let longest = self.lengths.first().copied().unwrap_or(0);
             let one = Choice {
                 batch_size: 1,
@@ -246,6 +275,10 @@ impl<'a> Budget<'a> {
     /// `choice` as the flags that differ from those given.
     fn flags(&self, choice: &Choice) -> String {
         let mut flags = Vec::new();
+        let off = self.options.checkpointing == CheckpointingOption::Off;
+        if off && choice.activations == Activations::Replayed {
+            flags.push("--checkpointing on".to_owned());
+        }
         if choice.batch_size != self.options.batch_size {
             flags.push(format!(
                 "--batch-size {} --grad-accum {}",
@@ -291,6 +324,10 @@ impl<'a> Budget<'a> {
         report["fits"] = json!(self.free.map(|_| self.fits(plan)));
         report["batchSize"] = json!(choice.batch_size);
         report["gradAccum"] = json!(choice.grad_accum);
+        report["checkpointing"] = json!(match choice.activations {
+            Activations::Kept => CheckpointingOption::Off,
+            Activations::Replayed => CheckpointingOption::On,
+        });
         report["longestSample"] = json!(self.lengths.first());
         if !self.fits(plan)
             && let Some((choice, smaller)) = self.suggestion()

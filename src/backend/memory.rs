@@ -127,8 +127,9 @@ pub fn steady() {
     }
 }
 
-/// Returns memory that was freed to the system, where the C library keeps it.
+/// Returns memory that was freed to the system: blocks kept to be used again, and what the C library keeps.
 pub fn give_back() {
+    super::buffer::empty_store();
     // Safety: no arguments to get wrong; it only walks the allocator's own lists.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     unsafe {

@@ -15,6 +15,7 @@ use crate::models::{self, Decoder};
 use crate::nn::Loader;
 use crate::run::Package;
 use crate::run::base::Base;
+use crate::run::threads::Threads;
 use crate::train::{Event, Listener};
 
 /// An opened base and the adapter made for it.
@@ -119,5 +120,5 @@ pub fn with_threads<T: Send>(
     work: impl FnOnce() -> Result<T> + Send,
 ) -> Result<T> {
     backend::open(backend)?;
-    super::train::pool(threads)?.install(work)
+    Threads::start(threads)?.install(work)
 }

@@ -24,6 +24,7 @@ mod settings;
 mod start;
 mod stream;
 mod tensorboard;
+mod threads;
 mod train;
 mod verify;
 mod workspace;

@@ -12,7 +12,7 @@ use crate::models;
 use crate::run::base::Base;
 use crate::run::budget::{Before, Budget};
 use crate::run::start::{go_on, new_adapter};
-use crate::run::train::pool;
+use crate::run::threads::Threads;
 use crate::run::{Package, samples};
 use crate::train::{Listener, TrainOptions};
 
@@ -34,7 +34,7 @@ pub fn plan(
     };
     options.check()?;
     backend::open(&options.backend)?;
-    pool(options.threads)?.install(|| {
+    Threads::start(options.threads)?.install(|| {
         let before = Before::run();
         let data = samples::data_path(&options, package)?;
         let base = Base::open(&package.model_path(&options.model))?;

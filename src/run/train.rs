@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::backend::{self, memory};
-use crate::error;
 use crate::error::{Code, Error, Result};
 use crate::export::{self, Output};
 use crate::run::Package;
@@ -14,12 +13,10 @@ use crate::run::report::Report;
 use crate::run::resume::Resume;
 use crate::run::session::Session;
 use crate::run::tensorboard::EventFile;
+use crate::run::threads::Threads;
 use crate::run::workspace::Workspace;
 use crate::train::checkpoint::Checkpoints;
 use crate::train::{Event, Listener, Progress, Status, TrainOptions};
-
-/// More threads than this on each core only wait for one another: at 500, a step takes a minute instead of a second.
-const MOST_THREADS_PER_CORE: usize = 8;
 
 /// Trains an adapter and writes it; `stop` ends the run after its step, and what was learned is saved.
 ///
@@ -38,8 +35,8 @@ pub fn train(
     let resume = Resume::of(options);
     resume.check(&output, options)?;
     Workspace::refuse_taken(&output)?;
-    let pool = pool(options.threads)?;
-    let threads = pool.current_num_threads();
+    let pool = Threads::start(options.threads)?;
+    let threads = pool.count();
     let log = Log::new(listener);
     let trained: Result<Event> = pool.install(|| {
         let run = Session::prepare(options, package, resume.now(&output), &log, stop)?;
@@ -133,22 +130,4 @@ fn not_written(error: Error, checkpoints: &Checkpoints) -> Error {
         }
         None => error.hint(hint),
     }
-}
-
-/// The threads that compute; 0 asks for one on each core.
-pub(super) fn pool(threads: usize) -> Result<rayon::ThreadPool> {
-    let cores = backend::cpu::cores();
-    let most = cores * MOST_THREADS_PER_CORE;
-    if threads > most {
-        return Err(error!(
-            Usage,
-            "threads is {threads}, but this machine has {cores} cores"
-        )
-        .hint(format!("use at most {most}, or leave --threads out")));
-    }
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(if threads == 0 { cores } else { threads })
-        .thread_name(|index| format!("amv-train-{index}"))
-        .build()
-        .map_err(|cause| error!(Internal, "cannot start {threads} threads: {cause}"))
 }

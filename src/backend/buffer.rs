@@ -20,7 +20,10 @@ pub struct Buffer {
 impl Buffer {
     /// `len` values of any kind: whoever asks writes them all. NaN in builds for testing, so that one who does not is seen.
     pub fn stale(len: usize) -> Buffer {
-        let mut buffer = Buffer { words: take(len), len };
+        let mut buffer = Buffer {
+            words: take(len),
+            len,
+        };
         if cfg!(debug_assertions) {
             buffer.fill(f32::NAN);
         }
@@ -28,7 +31,10 @@ impl Buffer {
     }
 
     pub fn zeros(len: usize) -> Buffer {
-        let mut buffer = Buffer { words: take(len), len };
+        let mut buffer = Buffer {
+            words: take(len),
+            len,
+        };
         buffer.words_mut().fill(0);
         buffer
     }
@@ -44,7 +50,7 @@ impl Buffer {
 
 impl From<Vec<u32>> for Buffer {
     fn from(words: Vec<u32>) -> Buffer {
-        store(|store| store.live += counted(words.capacity()));
+        store(|store| store.grow(counted(words.capacity())));
         let len = words.len();
         Buffer { words, len }
     }
@@ -74,7 +80,8 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let words = std::mem::take(&mut self.words);
         if counted(words.capacity()) > 0 {
-            store(|store| store.give(words));
+            let unwanted = store(|store| store.give(words));
+            drop(unwanted);
         }
     }
 }
@@ -145,15 +152,19 @@ impl Store {
             return (block.map(|(_, words)| words), Vec::new());
         }
         self.grow(len);
+        (None, self.too_much())
+    }
+
+    /// Blocks to be freed so that the rest stays within its bound.
+    fn too_much(&mut self) -> Vec<Vec<u32>> {
         let most = self.peak + self.peak / SLACK;
-        let mut unwanted = Vec::new();
-        while self.live + self.held > most {
-            match self.oldest() {
-                Some(block) => unwanted.push(block),
-                None => break,
-            }
+        let mut blocks = Vec::new();
+        while self.live + self.held > most
+            && let Some(block) = self.oldest()
+        {
+            blocks.push(block);
         }
-        (None, unwanted)
+        blocks
     }
 
     fn grow(&mut self, words: usize) {
@@ -174,13 +185,17 @@ impl Store {
         Some(words)
     }
 
-    /// Takes a block back.
-    fn give(&mut self, words: Vec<u32>) {
+    /// Takes a block back; what is returned is to be freed.
+    fn give(&mut self, words: Vec<u32>) -> Vec<Vec<u32>> {
         let capacity = words.capacity();
         self.live -= capacity;
         self.clock += 1;
         self.held += capacity;
-        self.free.entry(capacity).or_default().push((self.clock, words));
+        self.free
+            .entry(capacity)
+            .or_default()
+            .push((self.clock, words));
+        self.too_much()
     }
 }
 
@@ -213,7 +228,10 @@ mod tests {
             let freed: usize = unwanted.iter().map(Vec::capacity).sum();
             assert!(freed <= len);
             given(&mut store, len);
-            assert!(store.live + store.held <= store.peak + store.peak / SLACK, "{len}");
+            assert!(
+                store.live + store.held <= store.peak + store.peak / SLACK,
+                "{len}"
+            );
         }
     }
 

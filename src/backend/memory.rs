@@ -115,7 +115,7 @@ impl Group {
 
 /// Blocks of this size and more are mappings of their own, which go back to the system when they are freed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const OWN_MAPPING_BYTES: libc::c_int = 4 << 20;
+const OWN_MAPPING_BYTES: libc::c_int = 64 << 10;
 
 /// Keeps glibc from raising that size to 32 MiB as large blocks are freed: the holes that tensors then leave in its heap
 /// made peaks of the same run differ by a tenth.

@@ -167,7 +167,9 @@ impl<'a> Walk<'a> {
 
     /// The most that the layers from `first` on and the head keep when all of it stays for one backward, gradients included.
     pub fn whole(self, first: usize) -> usize {
-        let mut x = self.tape.op(&[], Op::of(self.per_token(self.work.spec.width)));
+        let mut x = self
+            .tape
+            .op(&[], Op::of(self.per_token(self.work.spec.width)));
         for index in first..self.work.spec.layers.len() {
             x = self.forward(&x, index);
         }

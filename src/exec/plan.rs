@@ -119,7 +119,10 @@ impl MemoryPlan {
         let (backward, streams) = match work.activations {
             Activations::Replayed => {
                 let layer = (first..layers).map(at_layer).max();
-                (layer.unwrap_or(0), stream(work.tokens) * (layers + 1 - first))
+                (
+                    layer.unwrap_or(0),
+                    stream(work.tokens) * (layers + 1 - first),
+                )
             }
             Activations::Kept => (before + Walk::new(work).whole(first), 0),
         };
@@ -185,7 +188,10 @@ fn workspace(work: &Work, machine: Machine) -> usize {
     let spec = work.spec;
     let tokens = work.tokens.max(work.eval_tokens);
     let merged = if work.lora.dora { 2 * PANEL_BYTES } else { 0 };
-    let widest = spec.mlp_hidden.max(spec.width).max(spec.heads * spec.head_dim);
+    let widest = spec
+        .mlp_hidden
+        .max(spec.width)
+        .max(spec.heads * spec.head_dim);
     let laid_out = product::bytes(tokens, widest, machine.threads);
     let packed = PACKED_VALUES * tokens.max(spec.mlp_hidden) * 4;
     merged + laid_out + packed + machine.threads * (THREAD_BYTES + score_bytes(tokens))

@@ -81,7 +81,11 @@ impl SelfAttention {
         let (mut q, mut k, mut v) = match &self.input {
             Input::Split { q, k, v } => {
                 let (q, k, v) = (q.forward(x, ctx)?, k.forward(x, ctx)?, v.forward(x, ctx)?);
-                (by_heads(q, heads)?, by_heads(k, kv_heads)?, by_heads(v, kv_heads)?)
+                (
+                    by_heads(q, heads)?,
+                    by_heads(k, kv_heads)?,
+                    by_heads(v, kv_heads)?,
+                )
             }
             Input::Fused(all) => {
                 let all = all.forward(x, ctx)?;

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::backend::Buffer;
 use crate::backend::cpu::{View, dot, exp, matmul};
 use crate::error::Result;
 use crate::ops::Attention;
@@ -14,9 +15,9 @@ use crate::tensor::Tensor;
 
 /// What one query head contributes: dq [time, dim], and to its key/value head dk and dv [keys, dim].
 struct HeadGradient {
-    dq: Vec<f32>,
-    dk: Vec<f32>,
-    dv: Vec<f32>,
+    dq: Buffer,
+    dk: Buffer,
+    dv: Buffer,
 }
 
 impl Attention {
@@ -49,9 +50,9 @@ impl Attention {
             .into_par_iter()
             .map(|head| self.head_gradient(&sizes, &operands, head))
             .collect();
-        let mut dq = vec![0.0; time * heads * dim];
-        let mut dk = vec![0.0; keys * kv_heads * dim];
-        let mut dv = vec![0.0; keys * kv_heads * dim];
+        let mut dq = Buffer::zeros(time * heads * dim);
+        let mut dk = Buffer::zeros(keys * kv_heads * dim);
+        let mut dv = Buffer::zeros(keys * kv_heads * dim);
         for (head, part) in parts.iter().enumerate() {
             let kv_head = sizes.kv_head(head);
             add_head(&mut dq, &part.dq, heads, head, dim);
@@ -59,9 +60,9 @@ impl Attention {
             add_head(&mut dv, &part.dv, kv_heads, kv_head, dim);
         }
         Ok([
-            Tensor::new(dq, x[0].shape().clone())?,
-            Tensor::new(dk, x[1].shape().clone())?,
-            Tensor::new(dv, x[2].shape().clone())?,
+            Tensor::of(dq, x[0].shape().clone())?,
+            Tensor::of(dk, x[1].shape().clone())?,
+            Tensor::of(dv, x[2].shape().clone())?,
         ])
     }
 
@@ -75,9 +76,9 @@ impl Attention {
         } = *sizes;
         let kv_head = sizes.kv_head(head);
         let mut part = HeadGradient {
-            dq: vec![0.0; time * dim],
-            dk: vec![0.0; keys * dim],
-            dv: vec![0.0; keys * dim],
+            dq: Buffer::zeros(time * dim),
+            dk: Buffer::zeros(keys * dim),
+            dv: Buffer::zeros(keys * dim),
         };
         let (mut p, mut dp) = (Vec::new(), Vec::new());
         for block in sizes.blocks() {

@@ -164,7 +164,15 @@ mod tests {
 
     #[test]
     fn all_three_products_and_their_gradients_follow_the_formula() {
-        for size in [(1, 1, 1), (7, 3, 5), (33, 2, 7), (2, 33, 3), (1, 7, 257), (40, 33, 70), (37, 130, 9)] {
+        for size in [
+            (1, 1, 1),
+            (7, 3, 5),
+            (33, 2, 7),
+            (2, 33, 3),
+            (1, 7, 257),
+            (40, 33, 70),
+            (37, 130, 9),
+        ] {
             let (m, n, k) = size;
             check(
                 &[values([m, k]), values([k, n])],

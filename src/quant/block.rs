@@ -78,7 +78,11 @@ impl Half {
         const RAISE: f32 = 5.192_296_9e33; // 2^112
         let bits = u32::from(u16::from_le_bytes(self.0));
         let finite = f32::from_bits((bits & 0x7fff) << 13) * RAISE;
-        let special = if bits & 0x7c00 == 0x7c00 { 0x7f80_0000 } else { 0 };
+        let special = if bits & 0x7c00 == 0x7c00 {
+            0x7f80_0000
+        } else {
+            0
+        };
         f32::from_bits(finite.to_bits() | special | (bits & 0x8000) << 16)
     }
 }

@@ -11,7 +11,8 @@ mod trainer;
 pub use event::{Event, Listener, SampleMoment, Status};
 pub use interval::{Every, Interval};
 pub use options::{
-    BUILT_IN, CheckpointingOption, EosOption, LayerList, OnOff, OptimizerName, TargetList, TrainOptions, Warmup,
+    BUILT_IN, CheckpointingOption, EosOption, LayerList, OnOff, OptimizerName, TargetList,
+    TrainOptions, Warmup,
 };
 pub use progress::{Best, Losses, Progress};
 pub use schedule::{Schedule, Shape};

@@ -195,7 +195,10 @@ impl PrecisionOption {
         if named == Precision::F32 || named.in_hardware() {
             return Ok(named);
         }
-        let hint = format!("use --precision auto, which takes {} here", Precision::fastest().name());
+        let hint = format!(
+            "use --precision auto, which takes {} here",
+            Precision::fastest().name()
+        );
         Err(error!(Usage, "this processor has no products in {}", named.name()).hint(hint))
     }
 }

@@ -162,7 +162,9 @@ impl Trainer<'_> {
         let mut grads = Grads::default();
         let (mut loss, mut tokens) = (0.0, 0);
         for batch in &batches {
-            let Settings { seed, activations, .. } = self.settings;
+            let Settings {
+                seed, activations, ..
+            } = self.settings;
             let ctx = Ctx::train(batch.rows.clone(), index as u64 + 1, seed);
             let ctx = ctx.with_activations(activations);
             let losses = self.model.losses(&batch.ids, &batch.targets, &ctx)?;

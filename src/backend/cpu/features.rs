@@ -85,16 +85,22 @@ pub fn check() -> Result<()> {
     let known = |name: &String| {
         name == "plain" || Feature::ALL.iter().any(|feature| feature.name() == name)
     };
-    match allowed().unwrap_or_default().into_iter().find(|name| !known(name)) {
+    match allowed()
+        .unwrap_or_default()
+        .into_iter()
+        .find(|name| !known(name))
+    {
         None => Ok(()),
         Some(name) => {
             let names: Vec<_> = Feature::ALL.iter().map(|feature| feature.name()).collect();
-            Err(
-                error!(Usage, "{VARIABLE} names {name}, which is no instruction set").hint(format!(
-                    "name those to use, with commas between: plain, {}",
-                    names.join(", ")
-                )),
+            Err(error!(
+                Usage,
+                "{VARIABLE} names {name}, which is no instruction set"
             )
+            .hint(format!(
+                "name those to use, with commas between: plain, {}",
+                names.join(", ")
+            )))
         }
     }
 }

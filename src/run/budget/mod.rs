@@ -232,44 +232,46 @@ impl<'a> Budget<'a> {
     pub fn suggestion(&self) -> Option<(Choice, MemoryPlan)> {
         let asked = self.asked().replayed();
         let same_batch = self.first_that_fits(std::iter::once(asked.clone()));
-        same_batch.or_else(|| self.smaller_batch(&asked)).or_else(|| {
-            let longest = self.lengths.first().copied().unwrap_or(0);
-            let one = Choice {
-                batch_size: 1,
-                grad_accum: asked.batch_size * asked.grad_accum,
-                ..asked
-            };
-            // A continued adapter keeps its settings.
-            let mut ranks = RANKS
-                .into_iter()
-                .filter(|rank| *rank < self.lora.rank && self.options.init_adapter.is_none());
-            let loras = ranks.clone().map(|rank| LoraConfig {
-                rank,
-                ..self.lora.clone()
-            });
-            let fewer = ranks.next_back().and_then(|rank| {
-                Some(LoraConfig {
+        same_batch
+            .or_else(|| self.smaller_batch(&asked))
+            .or_else(|| {
+                let longest = self.lengths.first().copied().unwrap_or(0);
+                let one = Choice {
+                    batch_size: 1,
+                    grad_accum: asked.batch_size * asked.grad_accum,
+                    ..asked
+                };
+                // A continued adapter keeps its settings.
+                let mut ranks = RANKS
+                    .into_iter()
+                    .filter(|rank| *rank < self.lora.rank && self.options.init_adapter.is_none());
+                let loras = ranks.clone().map(|rank| LoraConfig {
                     rank,
-                    targets: Targets::parse("attention").ok()?,
                     ..self.lora.clone()
-                })
-            });
-            let loras: Vec<LoraConfig> = std::iter::once(self.lora.clone())
-                .chain(loras)
-                .chain(fewer)
-                .collect();
-            let lengths: Vec<Option<usize>> = std::iter::once(None)
-                .chain(SHORTER.into_iter().filter(|most| *most < longest).map(Some))
-                .collect();
-            let choices = loras.iter().flat_map(|lora| {
-                lengths.iter().map(|seq_len| Choice {
-                    seq_len: *seq_len,
-                    lora: lora.clone(),
-                    ..one.clone()
-                })
-            });
-            self.first_that_fits(choices)
-        })
+                });
+                let fewer = ranks.next_back().and_then(|rank| {
+                    Some(LoraConfig {
+                        rank,
+                        targets: Targets::parse("attention").ok()?,
+                        ..self.lora.clone()
+                    })
+                });
+                let loras: Vec<LoraConfig> = std::iter::once(self.lora.clone())
+                    .chain(loras)
+                    .chain(fewer)
+                    .collect();
+                let lengths: Vec<Option<usize>> = std::iter::once(None)
+                    .chain(SHORTER.into_iter().filter(|most| *most < longest).map(Some))
+                    .collect();
+                let choices = loras.iter().flat_map(|lora| {
+                    lengths.iter().map(|seq_len| Choice {
+                        seq_len: *seq_len,
+                        lora: lora.clone(),
+                        ..one.clone()
+                    })
+                });
+                self.first_that_fits(choices)
+            })
     }
 
     /// `choice` as the flags that differ from those given.

@@ -44,7 +44,11 @@ unsafe fn f32_rows<const ROWS: usize>(tile: &Tile) {
         for (row, sums) in sums.iter().enumerate() {
             for (half, sum) in sums.iter().enumerate() {
                 let c = tile.c.add(row * tile.c_stride + 8 * half);
-                let old = if tile.keep { _mm256_loadu_ps(c) } else { _mm256_setzero_ps() };
+                let old = if tile.keep {
+                    _mm256_loadu_ps(c)
+                } else {
+                    _mm256_setzero_ps()
+                };
                 _mm256_storeu_ps(c, _mm256_add_ps(old, *sum));
             }
         }

@@ -102,11 +102,17 @@ unsafe fn int8_rows<const ROWS: usize>(tile: &Tile) {
         for block in 0..tile.blocks {
             let at = block * tile.b_scales_block;
             let start = tile.b_sums.add(at);
-            let start = [_mm512_loadu_si512(start.cast()), _mm512_loadu_si512(start.add(16).cast())];
+            let start = [
+                _mm512_loadu_si512(start.cast()),
+                _mm512_loadu_si512(start.add(16).cast()),
+            ];
             let mut sums = [start; ROWS];
             let mut b = tile.b.add(block * tile.b_block);
             for _ in 0..tile.steps {
-                let columns = [_mm512_loadu_si512(b.cast()), _mm512_loadu_si512(b.add(16).cast())];
+                let columns = [
+                    _mm512_loadu_si512(b.cast()),
+                    _mm512_loadu_si512(b.add(16).cast()),
+                ];
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let a = _mm512_set1_epi32(*a.add(row) as i32);
                     sums[0] = _mm512_dpbusd_epi32(sums[0], a, columns[0]);
@@ -122,7 +128,11 @@ unsafe fn int8_rows<const ROWS: usize>(tile: &Tile) {
                 for (half, sum) in sums.iter().enumerate() {
                     let c = tile.c.add(row * tile.c_stride + 16 * half);
                     let keep = tile.keep || block > 0;
-                    let old = if keep { _mm512_loadu_ps(c) } else { _mm512_setzero_ps() };
+                    let old = if keep {
+                        _mm512_loadu_ps(c)
+                    } else {
+                        _mm512_setzero_ps()
+                    };
                     let factor = _mm512_mul_ps(scale, scales[half]);
                     _mm512_storeu_ps(c, _mm512_fmadd_ps(_mm512_cvtepi32_ps(*sum), factor, old));
                 }

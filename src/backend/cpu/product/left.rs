@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::backend::Buffer;
 use super::kernel::{Kernel, Tile};
 use super::pack::{Cut, Grouped, group_rows, side_by_side};
+use crate::backend::Buffer;
 
 pub struct Left {
     kernel_rows: usize,
@@ -23,7 +23,11 @@ impl Left {
         let mut groups = Buffer::stale(rows * cut.groups());
         let int8 = kernel.precision == super::Precision::Int8;
         let mut scales = vec![0.0; if int8 { rows * cut.blocks } else { 0 }];
-        let scales_of_strip = if int8 { kernel.rows * cut.blocks } else { usize::MAX };
+        let scales_of_strip = if int8 {
+            kernel.rows * cut.blocks
+        } else {
+            usize::MAX
+        };
         let mut parts: Vec<_> = scales.chunks_mut(scales_of_strip).collect();
         parts.resize_with(rows.div_ceil(kernel.rows), || &mut []);
         groups
@@ -43,7 +47,13 @@ impl Left {
                     }
                 }
             });
-        Left { kernel_rows: kernel.rows, rows, cut, groups, scales }
+        Left {
+            kernel_rows: kernel.rows,
+            rows,
+            cut,
+            groups,
+            scales,
+        }
     }
 
     pub fn strips(&self) -> usize {

@@ -22,8 +22,8 @@ use crate::error::Result;
 
 pub use kernel::{DEPTH, Kernel, Precision};
 use left::Left;
-pub use right::{Dense, Matrix, RowSpan};
 use right::Right;
+pub use right::{Dense, Matrix, RowSpan};
 
 /// Which way a matrix [rows, columns] is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,10 @@ pub fn product(
         Side::Transposed => (columns, rows),
         Side::AsIs => (rows, columns),
     };
-    assert!(x.len() == m * terms && y.len() == m * outputs, "product: operands do not fit");
+    assert!(
+        x.len() == m * terms && y.len() == m * outputs,
+        "product: operands do not fit"
+    );
     if terms == 0 && !keep {
         y.fill(0.0);
     }
@@ -103,7 +106,9 @@ fn multiply(kernel: &Kernel, left: &Left, right: &Right, keep: bool, y: &mut [f3
             if !whole {
                 for (row, edge) in edge.chunks(kernel.columns).enumerate().take(tile.rows) {
                     // Safety: as for `target`.
-                    let row = unsafe { std::slice::from_raw_parts_mut(target.add(row * stride), columns) };
+                    let row = unsafe {
+                        std::slice::from_raw_parts_mut(target.add(row * stride), columns)
+                    };
                     for (y, sum) in row.iter_mut().zip(edge) {
                         *y = if keep { *y + sum } else { *sum };
                     }

@@ -16,7 +16,10 @@ pub struct Cut {
 impl Cut {
     /// The first `part` of the terms, cut as all of them are.
     pub fn part(self, terms: usize) -> Cut {
-        Cut { blocks: terms.div_ceil(self.depth), ..self }
+        Cut {
+            blocks: terms.div_ceil(self.depth),
+            ..self
+        }
     }
 
     pub fn of(terms: usize, precision: Precision) -> Cut {
@@ -61,7 +64,8 @@ pub fn group_rows<'a>(
     into.groups.clear();
     into.groups.resize(rows * cut.groups(), 0);
     let int8 = kernel.precision == Precision::Int8;
-    into.scales.resize(if int8 { rows * cut.blocks } else { 0 }, 0.0);
+    into.scales
+        .resize(if int8 { rows * cut.blocks } else { 0 }, 0.0);
     into.sums.resize(into.scales.len(), 0);
     for row in 0..rows {
         let values = &values[row * terms..][..terms];
@@ -72,7 +76,14 @@ pub fn group_rows<'a>(
             Precision::Int8 => {
                 let range = row * cut.blocks..(row + 1) * cut.blocks;
                 let (scales, sums) = (&mut into.scales[range.clone()], &mut into.sums[range]);
-                quantise_row(values, &cut, if unsigned { 128 } else { 0 }, groups, scales, sums);
+                quantise_row(
+                    values,
+                    &cut,
+                    if unsigned { 128 } else { 0 },
+                    groups,
+                    scales,
+                    sums,
+                );
             }
         }
     }
@@ -92,7 +103,11 @@ vectorised! {
 fn bf16(value: f32) -> u32 {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-    if bits & 0x7fff_ffff > 0x7f80_0000 { bits >> 16 | 0x40 } else { rounded }
+    if bits & 0x7fff_ffff > 0x7f80_0000 {
+        bits >> 16 | 0x40
+    } else {
+        rounded
+    }
 }
 
 vectorised! {
@@ -122,7 +137,14 @@ fn scale_of(largest: u32) -> (f32, f32) {
     let largest = f32::from_bits(largest);
     let scale = largest / 127.0;
     // The inverse of a subnormal would be infinite: what small values add is below f32 then.
-    (scale, if largest > 1e-35 { 127.0 / largest } else { 0.0 })
+    (
+        scale,
+        if largest > 1e-35 {
+            127.0 / largest
+        } else {
+            0.0
+        },
+    )
 }
 
 #[inline(always)]
@@ -187,12 +209,20 @@ pub fn group_columns(kernel: &Kernel, cut: &Cut, block: ColumnBlock) {
         let first = strip * width;
         let count = width.min(block.columns - first);
         let groups = &mut block.groups[strip * cut.steps * width..][..cut.steps * width];
-        let rows = Rows { values: &block.values[first..], stride: block.columns, terms, count };
+        let rows = Rows {
+            values: &block.values[first..],
+            stride: block.columns,
+            terms,
+            count,
+        };
         match kernel.precision {
             Precision::F32 => copy_columns(&rows, width, groups),
             Precision::Bf16 => pair_columns(&rows, width, groups),
             Precision::Int8 => {
-                let (scales, sums) = (&mut block.scales[first..][..width], &mut block.sums[first..][..width]);
+                let (scales, sums) = (
+                    &mut block.scales[first..][..width],
+                    &mut block.sums[first..][..width],
+                );
                 quantise_columns(&rows, groups, scales, sums);
                 start_from(kernel, sums);
             }
@@ -204,7 +234,8 @@ pub fn group_columns(kernel: &Kernel, cut: &Cut, block: ColumnBlock) {
 pub fn start_from(kernel: &Kernel, sums: &mut [i32]) {
     // A left operand with 128 added adds 128 times these.
     let factor = if kernel.unsigned_left { -128 } else { 0 };
-    sums.iter_mut().for_each(|sum| *sum = sum.wrapping_mul(factor));
+    sums.iter_mut()
+        .for_each(|sum| *sum = sum.wrapping_mul(factor));
 }
 
 /// `count` columns of `terms` rows.
@@ -218,7 +249,11 @@ struct Rows<'a> {
 impl Rows<'_> {
     #[inline(always)]
     fn row(&self, term: usize) -> &[f32] {
-        if term < self.terms { &self.values[term * self.stride..][..self.count] } else { &[] }
+        if term < self.terms {
+            &self.values[term * self.stride..][..self.count]
+        } else {
+            &[]
+        }
     }
 }
 
@@ -291,7 +326,15 @@ pub fn side_by_side(
         for first in (0..rows).step_by(16) {
             let rows = 16.min(rows - first);
             // Safety: the processor has AVX-512; the slices are checked in the function.
-            unsafe { super::transpose::avx512((rows, columns), &groups[first * stride..], stride, &mut into[first..], width) };
+            unsafe {
+                super::transpose::avx512(
+                    (rows, columns),
+                    &groups[first * stride..],
+                    stride,
+                    &mut into[first..],
+                    width,
+                )
+            };
         }
         return;
     }

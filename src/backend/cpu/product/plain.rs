@@ -44,8 +44,14 @@ unsafe fn sums(tile: &Tile, dot: impl Fn(u32, u32) -> f32) {
             // Safety: lengths as documented on `Tile`.
             let (a, b) = unsafe {
                 (
-                    std::slice::from_raw_parts(tile.a.add((block * tile.steps + step) * tile.rows), tile.rows),
-                    &*tile.b.add(block * tile.b_block + step * COLUMNS).cast::<[u32; COLUMNS]>(),
+                    std::slice::from_raw_parts(
+                        tile.a.add((block * tile.steps + step) * tile.rows),
+                        tile.rows,
+                    ),
+                    &*tile
+                        .b
+                        .add(block * tile.b_block + step * COLUMNS)
+                        .cast::<[u32; COLUMNS]>(),
                 )
             };
             for (sums, &a) in sums.iter_mut().zip(a) {
@@ -64,7 +70,9 @@ unsafe fn sums(tile: &Tile, dot: impl Fn(u32, u32) -> f32) {
 
 unsafe fn tile_int8(tile: &Tile) {
     for block in 0..tile.blocks {
-        for (row, column) in (0..tile.rows).flat_map(|row| (0..COLUMNS).map(move |column| (row, column))) {
+        for (row, column) in
+            (0..tile.rows).flat_map(|row| (0..COLUMNS).map(move |column| (row, column)))
+        {
             // Safety: lengths as documented on `Tile`.
             let (sum, scale) = unsafe {
                 let at = block * tile.b_scales_block + column;
@@ -73,11 +81,24 @@ unsafe fn tile_int8(tile: &Tile) {
                     let a = *tile.a.add((block * tile.steps + step) * tile.rows + row);
                     let b = *tile.b.add(block * tile.b_block + step * COLUMNS + column);
                     let products = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
-                    sum += products.map(|(a, b)| i32::from(a as i8) * i32::from(b as i8)).sum::<i32>();
+                    sum += products
+                        .map(|(a, b)| i32::from(a as i8) * i32::from(b as i8))
+                        .sum::<i32>();
                 }
-                (sum, *tile.a_scales.add(block * tile.rows + row) * *tile.b_scales.add(at))
+                (
+                    sum,
+                    *tile.a_scales.add(block * tile.rows + row) * *tile.b_scales.add(at),
+                )
             };
-            unsafe { put(tile, row, column, tile.keep || block > 0, sum as f32 * scale) };
+            unsafe {
+                put(
+                    tile,
+                    row,
+                    column,
+                    tile.keep || block > 0,
+                    sum as f32 * scale,
+                )
+            };
         }
     }
 }

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::kernel::{DEPTH, Kernel, Precision, Tile};
 use super::pack::{ColumnBlock, Cut, Grouped, group_columns, group_rows, side_by_side, start_from};
-use crate::backend::Buffer;
 use super::{PIECE, Side};
+use crate::backend::Buffer;
 use crate::error::Result;
 
 /// Rows of f32 that are unpacked when they are needed.
@@ -55,14 +55,26 @@ impl Right {
         (0..rows).step_by(most).map(move |first| {
             let part = first..(first + most).min(rows);
             match side {
-                Side::Transposed => Piece { terms: 0..terms, outputs: part },
-                Side::AsIs => Piece { terms: part, outputs: 0..outputs },
+                Side::Transposed => Piece {
+                    terms: 0..terms,
+                    outputs: part,
+                },
+                Side::AsIs => Piece {
+                    terms: part,
+                    outputs: 0..outputs,
+                },
             }
         })
     }
 
     /// `cut`: how all terms of the product are cut.
-    pub fn new(kernel: &Kernel, cut: Cut, side: Side, matrix: &dyn Matrix, piece: &Piece) -> Result<Right> {
+    pub fn new(
+        kernel: &Kernel,
+        cut: Cut,
+        side: Side,
+        matrix: &dyn Matrix,
+        piece: &Piece,
+    ) -> Result<Right> {
         let width = kernel.columns;
         let (terms, outputs) = (piece.terms.len(), piece.outputs.len());
         let cut = cut.part(terms);
@@ -71,7 +83,10 @@ impl Right {
         let scaled = if int8 { strips * cut.blocks * width } else { 0 };
         let per_block = cut.steps * width;
         let (strip, block) = match side {
-            Side::Transposed => ((cut.blocks * per_block, cut.blocks * width), (per_block, width)),
+            Side::Transposed => (
+                (cut.blocks * per_block, cut.blocks * width),
+                (per_block, width),
+            ),
             Side::AsIs => ((per_block, width), (strips * per_block, strips * width)),
         };
         let mut right = Right {
@@ -96,9 +111,22 @@ impl Right {
     fn take_outputs(&mut self, kernel: &Kernel, matrix: &dyn Matrix, piece: &Piece) -> Result<()> {
         let (width, cut, terms) = (self.columns, self.cut, piece.terms.len());
         let (groups, scales) = self.strip;
-        let scales = if self.scales.is_empty() { usize::MAX } else { scales };
-        let mut tasks: Vec<_> = self.groups.words_mut().chunks_mut(groups).map(|groups| (groups, Default::default())).collect();
-        for ((_, task), parts) in tasks.iter_mut().zip(self.scales.chunks_mut(scales).zip(self.sums.chunks_mut(scales))) {
+        let scales = if self.scales.is_empty() {
+            usize::MAX
+        } else {
+            scales
+        };
+        let mut tasks: Vec<_> = self
+            .groups
+            .words_mut()
+            .chunks_mut(groups)
+            .map(|groups| (groups, Default::default()))
+            .collect();
+        for ((_, task), parts) in tasks.iter_mut().zip(
+            self.scales
+                .chunks_mut(scales)
+                .zip(self.sums.chunks_mut(scales)),
+        ) {
             *task = parts;
         }
         tasks.into_par_iter().enumerate().try_for_each_init(
@@ -125,9 +153,22 @@ impl Right {
     fn take_terms(&mut self, kernel: &Kernel, matrix: &dyn Matrix, piece: &Piece) -> Result<()> {
         let (cut, columns) = (self.cut, piece.outputs.len());
         let (groups, scales) = self.block;
-        let scales = if self.scales.is_empty() { usize::MAX } else { scales };
-        let mut tasks: Vec<_> = self.groups.words_mut().chunks_mut(groups).map(|groups| (groups, Default::default())).collect();
-        for ((_, task), parts) in tasks.iter_mut().zip(self.scales.chunks_mut(scales).zip(self.sums.chunks_mut(scales))) {
+        let scales = if self.scales.is_empty() {
+            usize::MAX
+        } else {
+            scales
+        };
+        let mut tasks: Vec<_> = self
+            .groups
+            .words_mut()
+            .chunks_mut(groups)
+            .map(|groups| (groups, Default::default()))
+            .collect();
+        for ((_, task), parts) in tasks.iter_mut().zip(
+            self.scales
+                .chunks_mut(scales)
+                .zip(self.sums.chunks_mut(scales)),
+        ) {
             *task = parts;
         }
         tasks.into_par_iter().enumerate().try_for_each_init(
@@ -137,7 +178,13 @@ impl Right {
                 let count = cut.depth.min(piece.terms.end - first);
                 let values = &mut values[..count * columns];
                 matrix.unpack(first, values)?;
-                let block = ColumnBlock { values, columns, groups, scales, sums };
+                let block = ColumnBlock {
+                    values,
+                    columns,
+                    groups,
+                    scales,
+                    sums,
+                };
                 group_columns(kernel, &cut, block);
                 Ok(())
             },

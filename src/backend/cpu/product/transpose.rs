@@ -60,8 +60,14 @@ fn transposed(x: [__m512i; 16]) -> [__m512i; 16] {
     let mut y = fours;
     for j in 0..4 {
         let (a, b, c, d) = (fours[j], fours[4 + j], fours[8 + j], fours[12 + j]);
-        let (ab_even, ab_odd) = (_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
-        let (cd_even, cd_odd) = (_mm512_shuffle_i32x4(c, d, 0x88), _mm512_shuffle_i32x4(c, d, 0xdd));
+        let (ab_even, ab_odd) = (
+            _mm512_shuffle_i32x4(a, b, 0x88),
+            _mm512_shuffle_i32x4(a, b, 0xdd),
+        );
+        let (cd_even, cd_odd) = (
+            _mm512_shuffle_i32x4(c, d, 0x88),
+            _mm512_shuffle_i32x4(c, d, 0xdd),
+        );
         y[j] = _mm512_shuffle_i32x4(ab_even, cd_even, 0x88);
         y[4 + j] = _mm512_shuffle_i32x4(ab_odd, cd_odd, 0x88);
         y[8 + j] = _mm512_shuffle_i32x4(ab_even, cd_even, 0xdd);

@@ -76,16 +76,20 @@ impl<'a> Walk<'a> {
                 },
             )
         };
-        let low = times(dropped.as_ref().unwrap_or(x), inputs, rank);
-        let low = times(&low, rank, outputs);
-        if !lora.dora {
-            let passes = match lora.scale_of(path) {
-                1.0 => Passes::Own,
-                _ => Passes::OwnAndFresh,
-            };
-            return self.forgetful(&[&biased(y), &low], outputs, passes);
+        let mut low = times(dropped.as_ref().unwrap_or(x), inputs, rank);
+        if lora.scale_of(path) != 1.0 {
+            low = self.forgetful(&[&low], rank, Passes::Fresh);
         }
-        let low = self.forgetful(&[&low], outputs, Passes::Fresh);
+        if !lora.dora {
+            let op = Op {
+                parameter: rank * outputs * 4,
+                passes: Passes::OwnAndFresh,
+                keeps: Keeps::LastInput,
+                ..Op::of(self.per_token(outputs))
+            };
+            return self.tape.op(&[&biased(y), &low], op);
+        }
+        let low = times(&low, rank, outputs);
         let added = |y: &Phantom| {
             let sum = self.forgetful(&[y, &low], outputs, Passes::Own);
             self.op(&[&sum], outputs)

@@ -62,6 +62,7 @@ pub enum Keeps {
     Inputs,
     InputsAndOutput,
     Output,
+    LastInput,
 }
 
 /// What gradients an op gives its inputs.
@@ -135,16 +136,17 @@ impl Tape {
         let values = self.block(op.output);
         let saved = self.block(op.saved);
         drop(self.block(op.working[0]));
-        let kept = |input: &&Phantom| match op.keeps {
+        let kept = |(index, input): (usize, &&Phantom)| match op.keeps {
             Keeps::Inputs | Keeps::InputsAndOutput => (*input).clone(),
-            Keeps::Nothing | Keeps::Output => input.without_values(),
+            Keeps::LastInput if index + 1 == inputs.len() => (*input).clone(),
+            Keeps::LastInput | Keeps::Nothing | Keeps::Output => input.without_values(),
         };
         let output = match op.keeps {
             Keeps::Output | Keeps::InputsAndOutput => Some(values.clone()),
-            Keeps::Nothing | Keeps::Inputs => None,
+            Keeps::Nothing | Keeps::Inputs | Keeps::LastInput => None,
         };
         let node = Node {
-            inputs: inputs.iter().map(kept).collect(),
+            inputs: inputs.iter().enumerate().map(kept).collect(),
             _output: output,
             _saved: saved,
             op,

@@ -56,10 +56,13 @@ impl Linear {
         };
         let Factors { a, b, scale, dora } =
             adapter.factors(&self.path, &self.weight, ctx.recording)?;
-        let low = dropped.as_ref().unwrap_or(x).matmul_t(&a)?.matmul_t(&b)?;
+        let mut low = dropped.as_ref().unwrap_or(x).matmul_t(&a)?;
+        if scale != 1.0 {
+            low = low.scale(scale)?;
+        }
         match dora {
-            None => self.add_bias(y)?.add_scaled(&low, scale),
-            Some(dora) => self.with_lengths(y, &low.scale(scale)?, dropped.as_ref(), &dora),
+            None => self.add_bias(y)?.add_matmul_t(&low, &b),
+            Some(dora) => self.with_lengths(y, &low.matmul_t(&b)?, dropped.as_ref(), &dora),
         }
     }
 

@@ -1,10 +1,11 @@
 //! Rotary frequencies: theta^(−2i/dims) and the ways checkpoints stretch them to longer contexts.
 
 use std::f64::consts::TAU;
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::Result;
-use crate::ops::Pairs;
-use crate::tensor::{Rows, Tensor};
+use crate::ops::{Pairs, turns};
+use crate::tensor::{Rows, Tensor, TensorId};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct RopeSpec {
@@ -55,6 +56,8 @@ pub struct Rope {
     frequencies: Tensor,
     /// Other frequencies for samples longer than this many tokens.
     beyond: Option<(usize, Tensor)>,
+    /// The turns of the last rows, for all layers that share this: by the id of their positions.
+    last: Mutex<Option<(TensorId, Tensor)>>,
 }
 
 impl Rope {
@@ -114,13 +117,26 @@ impl Rope {
             magnitude: magnitude as f32,
             frequencies: tensor(frequencies)?,
             beyond,
+            last: Mutex::new(None),
         })
     }
 
     /// Turns x [time, heads, dim].
     pub fn forward(&self, x: &Tensor, rows: &Rows) -> Result<Tensor> {
-        let frequencies = self.frequencies_for(rows)?;
-        x.rope(&rows.positions, &frequencies, self.pairs, self.magnitude)
+        x.rope(&self.turns_for(rows)?, self.pairs)
+    }
+
+    fn turns_for(&self, rows: &Rows) -> Result<Tensor> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((positions, turns)) if *positions == rows.positions.id() => Ok(turns.clone()),
+            _ => {
+                let frequencies = self.frequencies_for(rows)?;
+                let turns = turns(&rows.positions, &frequencies, self.magnitude)?;
+                *last = Some((rows.positions.id(), turns.clone()));
+                Ok(turns)
+            }
+        }
     }
 
     /// [dims/2], or [time, dims/2] when samples of a pass differ in which frequencies they need.

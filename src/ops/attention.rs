@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::backend::cpu::{View, exp, matmul, max, replace_and_sum, tanh};
+use crate::backend::cpu::{View, exp, matmul, max, replace_and_sum, tanh, vectorised};
 use crate::bail;
 use crate::error::Result;
 use crate::ops::attention_layout::Sizes;
@@ -58,9 +58,7 @@ impl Attention {
             1,
         );
         if let Some(cap) = self.soft_cap {
-            scores
-                .iter_mut()
-                .for_each(|score| *score = cap * tanh(*score / cap));
+            soften(scores, cap);
         }
     }
 }
@@ -181,18 +179,29 @@ impl Op for Attention {
     }
 }
 
-/// Turns the scores `row[seen]` into probabilities and the rest into zeros; returns the log-sum-exp.
-fn softmax(row: &mut [f32], seen: Range<usize>) -> f32 {
-    row[..seen.start].fill(0.0);
-    row[seen.end..].fill(0.0);
-    let row = &mut row[seen];
-    let max = max(row);
-    let sum = replace_and_sum(row, |score| {
-        let p = exp(score - max);
-        (p, p)
-    });
-    row.iter_mut().for_each(|p| *p /= sum);
-    max + sum.ln()
+vectorised! {
+    /// Turns the scores `row[seen]` into probabilities and the rest into zeros; returns the log-sum-exp.
+    fn softmax(row: &mut [f32], seen: Range<usize>) -> f32 {
+        row[..seen.start].fill(0.0);
+        row[seen.end..].fill(0.0);
+        let row = &mut row[seen];
+        let max = max(row);
+        let sum = replace_and_sum(row, |score| {
+            let p = exp(score - max);
+            (p, p)
+        });
+        let inverse = 1.0 / sum;
+        row.iter_mut().for_each(|p| *p *= inverse);
+        max + sum.ln()
+    }
+}
+
+vectorised! {
+    fn soften(scores: &mut [f32], cap: f32) {
+        for score in scores {
+            *score = cap * tanh(*score / cap);
+        }
+    }
 }
 
 #[cfg(test)]

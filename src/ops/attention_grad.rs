@@ -7,7 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::backend::Buffer;
-use crate::backend::cpu::{View, dot, exp, matmul};
+use crate::backend::cpu::{View, dot, exp, matmul, vectorised};
 use crate::error::Result;
 use crate::ops::Attention;
 use crate::ops::attention_layout::Sizes;
@@ -105,7 +105,8 @@ impl Attention {
                 let own = self.visible(sizes, o.starts, at);
                 let own = own.start - seen.start..own.end - seen.start;
                 let along = o.along(sizes, at, head);
-                self.score_gradient(
+                score_gradient(
+                    self.soft_cap,
                     &mut p[line.clone()],
                     &mut dp[line],
                     own,
@@ -141,10 +142,12 @@ impl Attention {
         }
         part
     }
+}
 
+vectorised! {
     /// Turns a row of scores into probabilities `p`, and `dp` into the gradient of the scores before soft cap and mask.
     fn score_gradient(
-        &self,
+        soft_cap: Option<f32>,
         p: &mut [f32],
         dp: &mut [f32],
         own: Range<usize>,
@@ -155,10 +158,15 @@ impl Attention {
             row[..own.start].fill(0.0);
             row[own.end..].fill(0.0);
         }
-        for (p, dp) in p[own.clone()].iter_mut().zip(&mut dp[own]) {
-            let slope = self.soft_cap.map_or(1.0, |cap| 1.0 - (*p / cap).powi(2));
+        let (p, dp) = (&mut p[own.clone()], &mut dp[own]);
+        if let Some(cap) = soft_cap {
+            for (p, dp) in p.iter().zip(dp.iter_mut()) {
+                *dp = (*dp - along) * (1.0 - (p / cap) * (p / cap)) + along;
+            }
+        }
+        for (p, dp) in p.iter_mut().zip(dp) {
             *p = exp(*p - log_sum);
-            *dp = *p * (*dp - along) * slope;
+            *dp = *p * (*dp - along);
         }
     }
 }

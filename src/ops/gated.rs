@@ -1,7 +1,7 @@
 //! y = act(gate) · up: the gated activation of a feed-forward layer. Shazeer 2020, arXiv:2002.05202.
 
 use crate::backend::Buffer;
-use crate::backend::cpu::{exp, for_rows};
+use crate::backend::cpu::{exp, for_rows, for_rows_of_two, vectorised};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
@@ -47,25 +47,29 @@ impl Tensor {
     }
 }
 
-impl Gated {
-    /// dy · factor(up, value and slope at gate), element by element. The loop knows its factor, so it vectorises.
-    fn gradient(
-        &self,
-        x: &[Tensor],
-        dy: &Tensor,
-        factor: impl Fn(f32, (f32, f32)) -> f32 + Sync + Send,
-    ) -> Result<Tensor> {
-        let (gate, up, dy) = (x[0].values()?, x[1].values()?, dy.values()?);
-        let (activation, len) = (self.activation, x[0].shape().last());
-        let mut dx = Buffer::stale(gate.len());
-        for_rows(&mut dx, len, |row, dx| {
-            let span = row * len..(row + 1) * len;
-            let inputs = gate[span.clone()].iter().zip(&up[span.clone()]);
-            for ((dx, dy), (gate, up)) in dx.iter_mut().zip(&dy[span]).zip(inputs) {
-                *dx = dy * factor(*up, activation.value_and_slope(*gate));
-            }
-        });
-        Tensor::of(dx, x[0].shape().clone())
+vectorised! {
+    fn forward(activation: Activation, gate: &[f32], up: &[f32], y: &mut [f32]) {
+        for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
+            *y = activation.value_and_slope(*gate).0 * up;
+        }
+    }
+}
+
+vectorised! {
+    fn backward(
+        activation: Activation,
+        gate: &[f32],
+        up: &[f32],
+        dy: &[f32],
+        dgate: &mut [f32],
+        dup: &mut [f32],
+    ) {
+        let inputs = gate.iter().zip(up).zip(dy);
+        for ((dgate, dup), ((gate, up), dy)) in dgate.iter_mut().zip(dup).zip(inputs) {
+            let (value, slope) = activation.value_and_slope(*gate);
+            *dgate = dy * up * slope;
+            *dup = dy * value;
+        }
     }
 }
 
@@ -90,9 +94,7 @@ impl Op for Gated {
         let (gate, up, len) = (x[0].values()?, x[1].values()?, x[0].shape().last());
         for_rows(y, len, |row, y| {
             let at = row * len;
-            for ((y, gate), up) in y.iter_mut().zip(&gate[at..]).zip(&up[at..]) {
-                *y = self.activation.value_and_slope(*gate).0 * up;
-            }
+            forward(self.activation, &gate[at..], &up[at..], y);
         });
         Ok(None)
     }
@@ -110,11 +112,18 @@ impl Op for Gated {
         _saved: Option<&Tensor>,
         dy: &Tensor,
     ) -> Result<Vec<Option<Tensor>>> {
-        let of_gate = || self.gradient(x, dy, |up, (_, slope)| up * slope);
-        let of_up = || self.gradient(x, dy, |_, (value, _)| value);
+        let (gate, up, dy) = (x[0].values()?, x[1].values()?, dy.values()?);
+        let len = x[0].shape().last();
+        let (mut dgate, mut dup) = (Buffer::stale(gate.len()), Buffer::stale(gate.len()));
+        for_rows_of_two(&mut dgate, &mut dup, len, |row, dgate, dup| {
+            let at = row * len;
+            let (gate, up, dy) = (&gate[at..], &up[at..], &dy[at..]);
+            backward(self.activation, gate, up, dy, dgate, dup);
+        });
+        let shaped = |values: Buffer| Tensor::of(values, x[0].shape().clone());
         Ok(vec![
-            wanted[0].then(of_gate).transpose()?,
-            wanted[1].then(of_up).transpose()?,
+            wanted[0].then(|| shaped(dgate)).transpose()?,
+            wanted[1].then(|| shaped(dup)).transpose()?,
         ])
     }
 }

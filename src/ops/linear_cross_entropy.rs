@@ -4,7 +4,7 @@
 
 use crate::backend::Buffer;
 use crate::backend::cpu::product::{Kernel, RowSpan, Side, product};
-use crate::backend::cpu::{exp, for_items, for_rows, max, replace_and_sum, tanh};
+use crate::backend::cpu::{exp, for_items, for_rows, max, replace_and_sum, tanh, vectorised};
 use crate::bail;
 use crate::error::Result;
 use crate::ops::cross_entropy::{IGNORED, check_targets};
@@ -73,9 +73,9 @@ impl LinearCrossEntropy {
     /// Takes a slice of logits in: updates the state and turns the logits into exp(z − max)·z'.
     fn take_in(&self, state: &mut Running, logits: &mut [f32], target: Option<usize>) {
         if let Some(cap) = self.soft_cap {
-            logits.iter_mut().for_each(|z| *z = cap * tanh(*z / cap));
+            soften(logits, cap);
         }
-        let max = state.max.max(max(logits));
+        let max = state.max.max(largest(logits));
         let slope = |z: f32| self.soft_cap.map_or(1.0, |cap| 1.0 - (z / cap).powi(2));
         if let Some(column) = target {
             state.target = logits[column];
@@ -83,11 +83,45 @@ impl LinearCrossEntropy {
         }
         state.shrink = (state.max - max).exp();
         state.max = max;
-        let sum = replace_and_sum(logits, |z| {
-            let e = exp(z - max);
-            (e * slope(z), e)
-        });
+        let sum = match self.soft_cap {
+            None => exponentials(logits, max),
+            Some(cap) => capped_exponentials(logits, max, cap),
+        };
         state.sum = state.sum * state.shrink + sum;
+    }
+}
+
+vectorised! {
+    fn soften(logits: &mut [f32], cap: f32) {
+        for z in logits {
+            *z = cap * tanh(*z / cap);
+        }
+    }
+}
+
+vectorised! {
+    fn largest(logits: &[f32]) -> f32 {
+        max(logits)
+    }
+}
+
+vectorised! {
+    /// Replaces z by exp(z − max); gives the sum.
+    fn exponentials(logits: &mut [f32], max: f32) -> f32 {
+        replace_and_sum(logits, |z| {
+            let e = exp(z - max);
+            (e, e)
+        })
+    }
+}
+
+vectorised! {
+    /// Replaces z by exp(z − max) times the slope of the soft cap there; gives the sum of the exponentials.
+    fn capped_exponentials(logits: &mut [f32], max: f32, cap: f32) -> f32 {
+        replace_and_sum(logits, |z| {
+            let e = exp(z - max);
+            (e * (1.0 - (z / cap) * (z / cap)), e)
+        })
     }
 }
 

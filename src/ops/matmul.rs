@@ -90,7 +90,7 @@ impl Op for MatMul {
                 few_outputs(k, a.values()?, &laid(b, self.b, Side::Transposed)?, y);
             }
             Side::AsIs if k <= NARROW => {
-                few_terms(k, a.values()?, &laid(b, self.b, Side::AsIs)?, y);
+                few_terms(k, a.values()?, &laid(b, self.b, Side::AsIs)?, None, y);
             }
             Side::Transposed if m <= NARROW && self.b == Side::AsIs => {
                 few_rows(m, a.values()?, b.values()?, y);

@@ -1,6 +1,7 @@
 //! The differentiable operations, one file each: shape check, CPU reference, gradient.
 
 mod add;
+mod add_matmul;
 mod attention;
 mod attention_grad;
 mod attention_layout;
@@ -28,4 +29,4 @@ pub(crate) use attention_layout::BLOCK;
 pub use cross_entropy::IGNORED;
 pub use gated::Activation;
 pub(crate) use linear_cross_entropy::slice_rows;
-pub use rope::Pairs;
+pub use rope::{Pairs, turns};

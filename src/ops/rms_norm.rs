@@ -1,7 +1,7 @@
 //! y = x / rms(x) · w along the last axis, rms(x) = √(mean(x²) + eps). Zhang and Sennrich 2019, arXiv:1910.07467.
 
 use crate::backend::Buffer;
-use crate::backend::cpu::{dot, for_rows};
+use crate::backend::cpu::{dot, for_rows, vectorised};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
@@ -19,10 +19,31 @@ impl Tensor {
     }
 }
 
-impl RmsNorm {
-    /// 1 / rms of a row.
-    fn inverse_rms(&self, x: &[f32]) -> f32 {
-        1.0 / (dot(x, x) / x.len() as f32 + self.eps).sqrt()
+/// 1 / rms of a row.
+#[inline(always)]
+fn inverse_rms(x: &[f32], eps: f32) -> f32 {
+    1.0 / (dot(x, x) / x.len() as f32 + eps).sqrt()
+}
+
+vectorised! {
+    fn forward(eps: f32, x: &[f32], weight: &[f32], y: &mut [f32]) {
+        let r = inverse_rms(x, eps);
+        for ((y, x), w) in y.iter_mut().zip(x).zip(weight) {
+            *y = x * r * w;
+        }
+    }
+}
+
+vectorised! {
+    fn backward(eps: f32, x: &[f32], weight: &[f32], dy: &[f32], dx: &mut [f32]) {
+        let r = inverse_rms(x, eps);
+        for ((g, dy), w) in dx.iter_mut().zip(dy).zip(weight) {
+            *g = dy * w;
+        }
+        let pull = r * r * dot(dx, x) / x.len() as f32;
+        for (dx, x) in dx.iter_mut().zip(x) {
+            *dx = r * (*dx - x * pull);
+        }
     }
 }
 
@@ -48,10 +69,7 @@ impl Op for RmsNorm {
         let width = weight.len();
         for_rows(y, width, |row, y| {
             let x = &values[row * width..(row + 1) * width];
-            let r = self.inverse_rms(x);
-            for ((y, x), w) in y.iter_mut().zip(x).zip(weight) {
-                *y = x * r * w;
-            }
+            forward(self.eps, x, weight, y);
         });
         Ok(None)
     }
@@ -75,22 +93,12 @@ impl Op for RmsNorm {
         for_rows(&mut dx, width, |row, dx| {
             let x = &values[row * width..(row + 1) * width];
             let dy = &dy[row * width..(row + 1) * width];
-            let r = self.inverse_rms(x);
-            let along: f32 = dy
-                .iter()
-                .zip(weight)
-                .zip(x)
-                .map(|((dy, w), x)| dy * w * x)
-                .sum();
-            let pull = r * r * along / width as f32;
-            for (((dx, dy), w), x) in dx.iter_mut().zip(dy).zip(weight).zip(x) {
-                *dx = r * (dy * w - x * pull);
-            }
+            backward(self.eps, x, weight, dy, dx);
         });
         let mut dw = vec![0.0; if wanted[1] { width } else { 0 }];
         if wanted[1] {
             for (x, dy) in values.chunks(width).zip(dy.chunks(width)) {
-                let r = self.inverse_rms(x);
+                let r = inverse_rms(x, self.eps);
                 for ((dw, dy), x) in dw.iter_mut().zip(dy).zip(x) {
                     *dw += dy * x * r;
                 }

@@ -1,7 +1,7 @@
 //! Rotary position embedding: pairs of channels turn by an angle that grows with position.
 //! Su et al. 2021, arXiv:2104.09864, eq. 34.
 
-use crate::backend::cpu::for_rows;
+use crate::backend::cpu::{for_rows, vectorised};
 use crate::bail;
 use crate::error::Result;
 use crate::shape::Shape;
@@ -19,31 +19,69 @@ pub enum Pairs {
 #[derive(Debug, Clone, Copy)]
 struct Rope {
     pairs: Pairs,
-    /// Multiplies sine and cosine (1, or the attention factor of a rope scaling).
-    magnitude: f32,
     /// 1, or −1 to turn back: the gradient.
     sign: f32,
 }
 
+/// Sines and cosines of the angles positions[t]·frequencies[i], times `magnitude` (1, or the attention factor of a rope
+/// scaling): [time, 2, rotary/2], sines first. Computed once for all layers.
+///
+/// `positions`: u32 [time]. `frequencies`: [rotary/2], or [time, rotary/2] when rows differ, in radians per position.
+pub fn turns(positions: &Tensor, frequencies: &Tensor, magnitude: f32) -> Result<Tensor> {
+    let (half, rows) = (frequencies.shape().last(), frequencies.shape().rows());
+    let (positions, values) = (positions.ids()?, frequencies.values()?);
+    if rows != 1 && rows != positions.len() {
+        let time = positions.len();
+        bail!(
+            Internal,
+            "rope: {time} positions and frequencies {}",
+            frequencies.shape()
+        );
+    }
+    let mut turns = vec![0.0; positions.len() * 2 * half];
+    for_rows(&mut turns, 2 * half, |time, turns| {
+        let frequencies = &values[if rows > 1 { time * half } else { 0 }..][..half];
+        for (i, frequency) in frequencies.iter().enumerate() {
+            let angle = f64::from(positions[time]) * f64::from(*frequency);
+            let (sin, cos) = angle.sin_cos();
+            turns[i] = sin as f32 * magnitude;
+            turns[half + i] = cos as f32 * magnitude;
+        }
+    });
+    Tensor::new(turns, [positions.len(), 2, half])
+}
+
 impl Tensor {
-    /// Rotates self [time, heads, dim] by angle positions[t]·frequencies[i].
-    ///
-    /// `positions`: u32 [time]. `frequencies`: [rotary/2], or [time, rotary/2] when rows differ, in radians per position,
-    /// rotary ≤ dim; channels past rotary stay. Rotated channels are also scaled by `magnitude`.
-    pub fn rope(
-        &self,
-        positions: &Tensor,
-        frequencies: &Tensor,
-        pairs: Pairs,
-        magnitude: f32,
-    ) -> Result<Tensor> {
+    /// Rotates self [time, heads, dim] by `turns` [time, 2, rotary/2], rotary ≤ dim; channels past rotary stay.
+    pub fn rope(&self, turns: &Tensor, pairs: Pairs) -> Result<Tensor> {
         let sign = 1.0;
-        let rope = Rope {
-            pairs,
-            magnitude,
-            sign,
-        };
-        apply(rope, &[self, positions, frequencies])
+        apply(Rope { pairs, sign }, &[self, turns])
+    }
+}
+
+vectorised! {
+    /// One head, whose channel i belongs to channel i + rotary/2.
+    fn turn_halves(sign: f32, sines: &[f32], cosines: &[f32], x: &[f32], y: &mut [f32]) {
+        let half = sines.len();
+        let (x, rest) = x.split_at(2 * half);
+        let (y, y_rest) = y.split_at_mut(2 * half);
+        let ((a, b), (ya, yb)) = (x.split_at(half), y.split_at_mut(half));
+        let turns = sines.iter().zip(cosines);
+        for (((ya, yb), (a, b)), (sin, cos)) in ya.iter_mut().zip(yb).zip(a.iter().zip(b)).zip(turns) {
+            *ya = a * cos - b * (sign * sin);
+            *yb = a * (sign * sin) + b * cos;
+        }
+        y_rest.copy_from_slice(rest);
+    }
+}
+
+/// One head of interleaved pairs.
+fn turn_pairs(sign: f32, sines: &[f32], cosines: &[f32], x: &[f32], y: &mut [f32]) {
+    y.copy_from_slice(x);
+    let pairs = y.as_chunks_mut::<2>().0.iter_mut();
+    for ([a, b], (sin, cos)) in pairs.zip(sines.iter().zip(cosines)) {
+        let sin = sign * sin;
+        (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
     }
 }
 
@@ -53,51 +91,41 @@ impl Op for Rope {
     }
 
     fn shape(&self, x: &[&Tensor]) -> Result<Shape> {
-        let (heads, positions, half) = (x[0].shape(), x[1].shape(), x[2].shape().last());
-        let rows = x[2].shape().rows();
-        if heads.len() != 3
-            || positions[..] != heads[..1]
-            || half * 2 > heads.last()
-            || (rows != 1 && rows != heads[0])
-        {
+        let (heads, turns) = (x[0].shape(), x[1].shape());
+        let fits = heads.len() == 3
+            && turns.len() == 3
+            && turns[0] == heads[0]
+            && turns[1] == 2
+            && turns[2] * 2 <= heads[2];
+        if !fits {
             bail!(
                 Internal,
-                "rope: x {heads} must be [time, heads, dim], positions {positions} [time], frequencies {} at most [time, dim/2]",
-                x[2].shape()
+                "rope: x {heads} must be [time, heads, dim], turns {turns} [time, 2, at most dim/2]"
             );
         }
         Ok(heads.clone())
     }
 
     fn cpu(&self, x: &[&Tensor], y: &mut [f32]) -> Result<Option<Tensor>> {
-        let (values, positions, frequencies) = (x[0].values()?, x[1].ids()?, x[2].values()?);
-        let (dim, half) = (x[0].shape()[2], x[2].shape().last());
-        let per_row = x[2].shape().rows() > 1;
+        let (values, turns) = (x[0].values()?, x[1].values()?);
+        let (dim, half) = (x[0].shape()[2], x[1].shape()[2]);
         let token = x[0].shape()[1] * dim;
+        let turn = match self.pairs {
+            Pairs::Halves => turn_halves,
+            Pairs::Interleaved => turn_pairs,
+        };
         for_rows(y, token, |time, y| {
             let x = &values[time * token..(time + 1) * token];
-            y.copy_from_slice(x);
-            let frequencies = &frequencies[if per_row { time * half } else { 0 }..][..half];
-            for (i, frequency) in frequencies.iter().enumerate() {
-                let angle = f64::from(positions[time]) * f64::from(*frequency);
-                let (sin, cos) = (self.sign * angle.sin() as f32, angle.cos() as f32);
-                let (sin, cos) = (sin * self.magnitude, cos * self.magnitude);
-                let (first, second) = match self.pairs {
-                    Pairs::Halves => (i, i + half),
-                    Pairs::Interleaved => (2 * i, 2 * i + 1),
-                };
-                for head in (0..token).step_by(dim) {
-                    let (a, b) = (x[head + first], x[head + second]);
-                    y[head + first] = a * cos - b * sin;
-                    y[head + second] = a * sin + b * cos;
-                }
+            let (sines, cosines) = turns[time * 2 * half..(time + 1) * 2 * half].split_at(half);
+            for (x, y) in x.chunks(dim).zip(y.chunks_mut(dim)) {
+                turn(self.sign, sines, cosines, x, y);
             }
         });
         Ok(None)
     }
 
     fn reads(&self) -> Reads {
-        Reads::inputs(&[1, 2])
+        Reads::inputs(&[1])
     }
 
     /// A rotation's transpose turns back.
@@ -113,7 +141,7 @@ impl Op for Rope {
             sign: -self.sign,
             ..*self
         };
-        Ok(vec![Some(apply(back, &[dy, &x[1], &x[2]])?), None, None])
+        Ok(vec![Some(apply(back, &[dy, &x[1]])?), None])
     }
 }
 
@@ -138,7 +166,7 @@ mod tests {
                         ids(&positions),
                         constants([rows, half]),
                     ],
-                    |x| x[0].rope(&x[1], &x[2], pairs, 1.25),
+                    |x| x[0].rope(&turns(&x[1], &x[2], 1.25)?, pairs),
                     |x| {
                         let mut y = x[0].clone();
                         for (row, y) in y.chunks_mut(dim).enumerate() {
@@ -165,7 +193,8 @@ mod tests {
     fn inputs_that_do_not_belong_together_are_refused() {
         let positions = |time: usize| Tensor::of_u32(vec![1; time], [time]).unwrap();
         let turn = |x: [usize; 3], time: usize, frequencies: [usize; 2]| {
-            random(x).rope(&positions(time), &random(frequencies), Pairs::Halves, 1.0)
+            let turns = turns(&positions(time), &random(frequencies), 1.0)?;
+            random(x).rope(&turns, Pairs::Halves)
         };
         assert!(turn([4, 2, 6], 4, [4, 3]).is_ok());
         assert!(turn([0, 2, 6], 0, [1, 3]).is_ok());

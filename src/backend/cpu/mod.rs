@@ -14,4 +14,4 @@ pub use features::{Feature, check as check_features, features};
 pub use machine::{cores, name};
 pub use matrix::{View, matmul};
 pub use reduce::{dot, max, replace_and_sum, sum_of};
-pub use rows::{for_items, for_rows};
+pub use rows::{for_items, for_rows, for_rows_of_two};

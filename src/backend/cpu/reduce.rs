@@ -3,6 +3,7 @@
 const LANES: usize = 16;
 
 /// The largest value, −∞ of none; NaN is passed over.
+#[inline(always)]
 pub fn max(values: &[f32]) -> f32 {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -16,6 +17,7 @@ pub fn max(values: &[f32]) -> f32 {
 }
 
 /// Σ a·b over the shorter of the two.
+#[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     let len = a.len().min(b.len());
     let (a_chunks, a_rest) = a[..len].as_chunks::<LANES>();

@@ -32,6 +32,20 @@ pub fn for_rows(y: &mut [f32], row_len: usize, each: impl Fn(usize, &mut [f32]) 
         });
 }
 
+/// Calls `each(index, row of a, row of b)` for the rows of two results of one shape, in parallel like [`for_rows`].
+pub fn for_rows_of_two(
+    a: &mut [f32],
+    b: &mut [f32],
+    row_len: usize,
+    each: impl Fn(usize, &mut [f32], &mut [f32]) + Sync + Send,
+) {
+    let mut rows: Vec<_> = a
+        .chunks_mut(row_len.max(1))
+        .zip(b.chunks_mut(row_len.max(1)))
+        .collect();
+    for_items(&mut rows, row_len, |index, (a, b)| each(index, a, b));
+}
+
 /// Calls `each(index, item)` for every item, in parallel when `items.len()` times `cost` values is enough to do.
 pub fn for_items<T: Send>(
     items: &mut [T],

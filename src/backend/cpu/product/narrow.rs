@@ -3,6 +3,7 @@
 
 use rayon::prelude::*;
 
+use crate::backend::Buffer;
 use crate::backend::cpu::features::vectorised;
 
 /// The longest side that counts as narrow.
@@ -13,7 +14,7 @@ const LANES: usize = 16;
 const ROWS: usize = 32;
 /// Columns whose sums are kept in registers.
 const COLUMNS: usize = 64;
-/// Columns of a sum over the rows of both operands that one task takes, and rows it takes together.
+/// Lines of a sum over the rows of both operands that one task takes, and those it takes together.
 const SPAN: usize = 128;
 const LINES: usize = 8;
 
@@ -64,25 +65,30 @@ fn dots<const N: usize>(x: &[f32], w: &[f32]) -> [f32; N] {
     })
 }
 
-/// y[m, n] = x[m, k]·w for `w` [k, n], `k` narrow.
-pub fn few_terms(k: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
+/// y[m, n] = x[m, k]·w, plus `c` [m, n] if there is one, for `w` [k, n], `k` narrow.
+pub fn few_terms(k: usize, x: &[f32], w: &[f32], c: Option<&[f32]>, y: &mut [f32]) {
     let n = w.len() / k;
     y.par_chunks_mut(n * ROWS)
         .zip(x.par_chunks(k * ROWS))
-        .for_each(|(y, x)| {
-            for (y, x) in y.chunks_mut(n).zip(x.chunks(k)) {
-                sum_of_rows(x, w, y);
+        .enumerate()
+        .for_each(|(task, (y, x))| {
+            for (row, (y, x)) in y.chunks_mut(n).zip(x.chunks(k)).enumerate() {
+                let c = c.map(|c| &c[(task * ROWS + row) * n..][..n]);
+                sum_of_rows(x, w, c, y);
             }
         });
 }
 
 vectorised! {
-    /// y[n] = Σ x[i]·w[i]
-    fn sum_of_rows(x: &[f32], w: &[f32], y: &mut [f32]) {
+    /// y[n] = c + Σ x[i]·w[i]
+    fn sum_of_rows(x: &[f32], w: &[f32], c: Option<&[f32]>, y: &mut [f32]) {
         let n = y.len();
         let mut chunks = y.chunks_exact_mut(COLUMNS);
         for (chunk, y) in chunks.by_ref().enumerate() {
-            let mut sums = [0.0; COLUMNS];
+            let mut sums = match c {
+                Some(c) => *c[chunk * COLUMNS..].first_chunk().expect("a row of y"),
+                None => [0.0; COLUMNS],
+            };
             for (row, x) in x.iter().enumerate() {
                 let w = &w[row * n + chunk * COLUMNS..][..COLUMNS];
                 for (sum, w) in sums.iter_mut().zip(w) {
@@ -93,7 +99,10 @@ vectorised! {
         }
         let y = chunks.into_remainder();
         let first = n - y.len();
-        y.fill(0.0);
+        match c {
+            Some(c) => y.copy_from_slice(&c[first..]),
+            None => y.fill(0.0),
+        }
         for (row, x) in x.iter().enumerate() {
             for (y, w) in y.iter_mut().zip(&w[row * n + first..]) {
                 *y += x * w;
@@ -105,35 +114,33 @@ vectorised! {
 /// y[m, n] = xᵀ·w for `x` [k, m], `m` narrow, and `w` [k, n].
 pub fn few_rows(m: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
     let n = y.len() / m;
-    // Columns first: [n / SPAN, m, SPAN], so that a task owns what it writes.
-    let sums: Vec<Vec<f32>> = (0..n.div_ceil(SPAN))
-        .into_par_iter()
-        .map(|span| {
-            let columns = SPAN.min(n - span * SPAN);
-            let mut sums = vec![0.0; m * columns];
-            let lines = (x.chunks(m * LINES)).zip(w.chunks(n * LINES));
-            for (x, w) in lines {
-                add_outer((m, n, span * SPAN), x, w, &mut sums);
+    // Spans of lines, whatever the number of threads: sums round the same with any.
+    let mut sums: Vec<Buffer> = (x.par_chunks(m * SPAN))
+        .zip(w.par_chunks(n * SPAN))
+        .map(|(x, w)| {
+            let mut sums = Buffer::zeros(m * n);
+            for (x, w) in x.chunks(m * LINES).zip(w.chunks(n * LINES)) {
+                add_outer(m, x, w, &mut sums);
             }
             sums
         })
         .collect();
-    for (span, sums) in sums.iter().enumerate() {
-        let columns = SPAN.min(n - span * SPAN);
-        for (y, sums) in y.chunks_mut(n).zip(sums.chunks(columns)) {
-            y[span * SPAN..][..columns].copy_from_slice(sums);
+    let rest = sums.split_off(1);
+    y.copy_from_slice(&sums[0]);
+    for sums in rest {
+        for (y, sum) in y.iter_mut().zip(sums.iter()) {
+            *y += sum;
         }
     }
 }
 
 vectorised! {
-    /// sums[m, columns] += Σ_k x[k, m]ᵀ·w[k, first..], for at most `LINES` lines: a sum is read and written once for all.
-    fn add_outer(size: (usize, usize, usize), x: &[f32], w: &[f32], sums: &mut [f32]) {
-        let (m, n, first) = size;
-        let columns = sums.len() / m;
-        for (row, sums) in sums.chunks_exact_mut(columns).enumerate() {
+    /// sums[m, n] += Σ_k x[k, m]ᵀ·w[k, n], for at most `LINES` lines: a sum is read and written once for all.
+    fn add_outer(m: usize, x: &[f32], w: &[f32], sums: &mut [f32]) {
+        let n = sums.len() / m;
+        for (row, sums) in sums.chunks_exact_mut(n).enumerate() {
             if x.len() == m * LINES {
-                let w: [&[f32]; LINES] = std::array::from_fn(|k| &w[k * n + first..][..columns]);
+                let w: [&[f32]; LINES] = std::array::from_fn(|k| &w[k * n..][..n]);
                 let x: [f32; LINES] = std::array::from_fn(|k| x[k * m + row]);
                 for (column, sum) in sums.iter_mut().enumerate() {
                     let mut added = 0.0;
@@ -144,7 +151,7 @@ vectorised! {
                 }
             } else {
                 for (x, w) in x.chunks_exact(m).zip(w.chunks_exact(n)) {
-                    for (sum, w) in sums.iter_mut().zip(&w[first..]) {
+                    for (sum, w) in sums.iter_mut().zip(w) {
                         *sum += x[row] * w;
                     }
                 }

@@ -81,7 +81,6 @@ impl Op for AddMatMul {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::ops::check::{check, random, values};
 
     #[test]

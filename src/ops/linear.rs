@@ -110,6 +110,7 @@ impl Op for Linear {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quant::Format;
     use crate::ops::check::{check, close, elements, flat, random, values, weight};
 
     /// x·Wᵀ for `x` [.., columns] and `w` [.., columns].
@@ -169,9 +170,9 @@ mod tests {
     }
 
     #[test]
-    fn several_panels_give_one_product() {
+    fn several_pieces_of_the_weight_give_one_product() {
         for format in [Format::F32, Format::Q4_1] {
-            let (rows, columns) = (PANEL_VALUES / 32 * 2 + 33, 32);
+            let (rows, columns) = (2 * (1 << 18) / 32 + 33, 32);
             let w = weight(format, rows, columns);
             let elements = elements(&w);
             let x = random([3, columns]);

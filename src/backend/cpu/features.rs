@@ -64,7 +64,6 @@ features! {
     Avx512Bf16 "avx512_bf16" x86!("avx512bf16" "avx512f");
     Avx512Vnni "avx512_vnni" x86!("avx512vnni" "avx512f");
     Neon "neon" arm!("neon");
-    Fp16 "fp16" arm!("fp16");
     DotProd "dotprod" arm!("dotprod");
     I8mm "i8mm" arm!("i8mm");
     Bf16 "bf16" arm!("bf16");
@@ -75,9 +74,12 @@ pub const VARIABLE: &str = "AMV_CPU";
 
 /// What `AMV_CPU` allows; `None` without it. Names that are no feature are left to [`check`].
 fn allowed() -> Option<Vec<String>> {
-    let text = std::env::var(VARIABLE).ok()?;
+    std::env::var(VARIABLE).ok().map(|text| names(&text))
+}
+
+fn names(text: &str) -> Vec<String> {
     let names = text.split(',').map(|name| name.trim().to_lowercase());
-    Some(names.filter(|name| !name.is_empty()).collect())
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 /// An error when `AMV_CPU` names what is no instruction set.
@@ -186,3 +188,32 @@ macro_rules! vectorised {
     };
 }
 pub(crate) use vectorised;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_in_any_case_with_blanks() {
+        assert_eq!(names(" Neon, DOTPROD,"), ["neon", "dotprod"]);
+        assert_eq!(names(""), [""; 0]);
+    }
+
+    #[test]
+    fn nothing_is_present_that_the_variable_does_not_name() {
+        let Some(allowed) = allowed() else { return };
+        for name in features() {
+            assert!(allowed.iter().any(|allowed| allowed == name), "{name} beside {allowed:?}");
+        }
+    }
+
+    #[test]
+    fn every_processor_of_an_architecture_has_its_baseline() {
+        assert!(!cfg!(target_arch = "aarch64") || Feature::Neon.detected());
+        let foreign = match std::env::consts::ARCH {
+            "x86_64" => Feature::Neon,
+            _ => Feature::Avx2,
+        };
+        assert!(!foreign.detected());
+    }
+}

@@ -19,12 +19,14 @@ impl Cut {
         Cut { blocks: terms.div_ceil(self.depth), ..self }
     }
 
-    pub fn of(terms: usize, precision: Precision) -> Cut {
+    pub fn of(terms: usize, kernel: &Kernel) -> Cut {
         // Short sums, those of an adapter, are not filled up to a whole block.
-        let depth = terms.next_multiple_of(4).clamp(4, DEPTH);
+        let group = kernel.precision.group();
+        let least = (group * kernel.together).max(4);
+        let depth = terms.next_multiple_of(least).clamp(least, DEPTH);
         Cut {
             blocks: terms.div_ceil(depth),
-            steps: depth / precision.group(),
+            steps: depth / group,
             depth,
         }
     }
@@ -54,7 +56,7 @@ pub fn group_rows<'a>(
     unsigned: bool,
     into: &'a mut Grouped,
 ) -> &'a [u32] {
-    let cut = Cut::of(terms, kernel.precision);
+    let cut = Cut::of(terms, kernel);
     if kernel.precision == Precision::F32 && cut.groups() == terms {
         return bytemuck::cast_slice(values);
     }
@@ -195,6 +197,28 @@ pub fn group_columns(kernel: &Kernel, cut: &Cut, block: ColumnBlock) {
                 let (scales, sums) = (&mut block.scales[first..][..width], &mut block.sums[first..][..width]);
                 quantise_columns(&rows, groups, scales, sums);
                 start_from(kernel, sums);
+            }
+        }
+        join_steps(kernel, groups, width);
+    }
+}
+
+/// [steps, width] to [steps / 2, width, 2] for a kernel that takes two groups of a row together.
+pub fn join_steps(kernel: &Kernel, groups: &mut [u32], width: usize) {
+    if kernel.together == 2 {
+        join_two_steps(groups, width);
+    }
+}
+
+vectorised! {
+    fn join_two_steps(groups: &mut [u32], width: usize) {
+        for two in groups.chunks_exact_mut(2 * width) {
+            let mut apart = [0; 2 * MOST_COLUMNS];
+            let apart = &mut apart[..2 * width];
+            apart.copy_from_slice(two);
+            let (first, second) = apart.split_at(width);
+            for (pair, (first, second)) in two.as_chunks_mut::<2>().0.iter_mut().zip(first.iter().zip(second)) {
+                *pair = [*first, *second];
             }
         }
     }

@@ -3,6 +3,8 @@
 //!
 //! No tile in f16: FMLAL, which sums in f32, multiplies no more values an instruction than FMLA in f32; FMLA in f16 does, but
 //! its sums lose a term that is 2048 times smaller, and the processors that have it have dotprod, which is faster again.
+//!
+//! Loops over rows and columns are written out by macros: where the compiler leaves one, it keeps the sums in memory.
 
 use std::arch::aarch64::*;
 use std::arch::asm;
@@ -10,13 +12,8 @@ use std::arch::asm;
 use super::kernel::{Kernel, Precision, Tile, by_rows};
 use crate::backend::cpu::Feature;
 
-const ROWS: usize = 8;
+const MOST_ROWS: usize = 8;
 const COLUMNS: usize = 12;
-/// Columns of a tile in vectors.
-const VECTORS: usize = COLUMNS / 4;
-/// Rows and columns of a tile in pairs.
-const ROW_PAIRS: usize = ROWS / 2;
-const COLUMN_PAIRS: usize = COLUMNS / 2;
 
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("neon f32", Precision::F32, 1, &[Feature::Neon], f32_tile),
@@ -32,76 +29,28 @@ const fn kernel(
     needs: &'static [Feature],
     tile: unsafe fn(&Tile),
 ) -> Kernel {
-    Kernel { name, precision, rows: ROWS, columns: COLUMNS, together, unsigned_left: false, needs, tile }
+    Kernel { name, precision, rows: MOST_ROWS, columns: COLUMNS, together, unsigned_left: false, needs, tile }
 }
 
-/// `$call` with `LANE` as a constant, which is known once the loop over the rows is unrolled.
-macro_rules! by_lane {
-    ($row:expr, $call:ident($($arg:expr),*)) => {
-        match $row % 4 {
-            0 => $call::<0>($($arg),*),
-            1 => $call::<1>($($arg),*),
-            2 => $call::<2>($($arg),*),
-            _ => $call::<3>($($arg),*),
-        }
-    };
-}
-
-/// Up to four values from `at` on.
-#[inline]
-#[target_feature(enable = "neon")]
-unsafe fn up_to_four(count: usize, at: *const u32) -> uint32x4_t {
-    let none = vdup_n_u32(0);
-    // Safety: `count` values can be read.
-    unsafe {
-        match count {
-            0 => vdupq_n_u32(0),
-            1 => vcombine_u32(vld1_lane_u32::<0>(at, none), none),
-            2 => vcombine_u32(vld1_u32(at), none),
-            3 => vcombine_u32(vld1_u32(at), vld1_lane_u32::<0>(at.add(2), none)),
-            _ => vld1q_u32(at),
-        }
-    }
-}
-
-/// A group of every row.
-#[inline]
-#[target_feature(enable = "neon")]
-unsafe fn of_rows<const ROWS: usize>(at: *const u32) -> [uint32x4_t; 2] {
-    // Safety: `ROWS` values can be read.
-    unsafe { [up_to_four(ROWS, at), up_to_four(ROWS.saturating_sub(4), at.wrapping_add(4))] }
-}
-
-/// Two groups of every row, those of two rows together.
-#[inline]
-#[target_feature(enable = "neon")]
-unsafe fn of_row_pairs<const ROWS: usize>(at: *const u32) -> [uint32x4_t; ROW_PAIRS] {
-    let mut pairs = [vdupq_n_u32(0); ROW_PAIRS];
-    for (pair, groups) in pairs.iter_mut().enumerate() {
-        // Safety: two times `ROWS` values can be read.
-        *groups = unsafe { up_to_four((2 * ROWS).saturating_sub(4 * pair), at.wrapping_add(4 * pair)) };
-    }
-    pairs
-}
+/// The bits of four f32 or i32, or of four groups.
+type Bits = uint32x4_t;
+/// Sums of a row.
+type Row = [Bits; 3];
+/// Sums of two rows: both of columns 0 and 1, of columns 2 and 3 and so on.
+type RowPair = [Bits; 6];
 
 /// sum + a[LANE]·b
 #[inline]
 #[target_feature(enable = "neon")]
-fn fmla<const LANE: i32>(sum: float32x4_t, a: uint32x4_t, b: uint32x4_t) -> float32x4_t {
-    vfmaq_laneq_f32::<LANE>(sum, vreinterpretq_f32_u32(b), vreinterpretq_f32_u32(a))
-}
-
-/// a[LANE]·b
-#[inline]
-#[target_feature(enable = "neon")]
-fn fmul<const LANE: i32>(a: uint32x4_t, b: float32x4_t) -> float32x4_t {
-    vmulq_laneq_f32::<LANE>(b, vreinterpretq_f32_u32(a))
+fn fmla<const LANE: i32>(sum: Bits, a: Bits, b: Bits) -> Bits {
+    let (a, b) = (vreinterpretq_f32_u32(a), vreinterpretq_f32_u32(b));
+    vreinterpretq_u32_f32(vfmaq_laneq_f32::<LANE>(vreinterpretq_f32_u32(sum), b, a))
 }
 
 /// sum + the four products of a[LANE] with each group of b
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
-fn sdot<const LANE: i32>(mut sum: int32x4_t, a: uint32x4_t, b: uint32x4_t) -> int32x4_t {
+fn sdot<const LANE: i32>(mut sum: Bits, a: Bits, b: Bits) -> Bits {
     // Safety: an instruction on registers, which the processor has.
     unsafe {
         asm!(
@@ -116,7 +65,7 @@ fn sdot<const LANE: i32>(mut sum: int32x4_t, a: uint32x4_t, b: uint32x4_t) -> in
 /// sum + a·bᵀ for two rows of eight int8 in each operand
 #[inline]
 #[target_feature(enable = "neon,i8mm")]
-fn smmla(mut sum: int32x4_t, a: uint32x4_t, b: uint32x4_t) -> int32x4_t {
+fn smmla(mut sum: Bits, a: Bits, b: Bits) -> Bits {
     // Safety: as above.
     unsafe {
         asm!(
@@ -131,7 +80,7 @@ fn smmla(mut sum: int32x4_t, a: uint32x4_t, b: uint32x4_t) -> int32x4_t {
 /// sum + a·bᵀ for two rows of four bf16 in each operand. Rounds to odd, subnormal numbers to 0.
 #[inline]
 #[target_feature(enable = "neon,bf16")]
-fn bfmmla(mut sum: float32x4_t, a: uint32x4_t, b: uint32x4_t) -> float32x4_t {
+fn bfmmla(mut sum: Bits, a: Bits, b: Bits) -> Bits {
     // Safety: as above.
     unsafe {
         asm!(
@@ -143,54 +92,152 @@ fn bfmmla(mut sum: float32x4_t, a: uint32x4_t, b: uint32x4_t) -> float32x4_t {
     sum
 }
 
-/// Sums of two rows and two columns each to rows of four columns.
-macro_rules! rows_of_pairs {
-    ($sums:expr, $to_pairs:ident, $from_pairs:ident, $zero:expr) => {{
-        let mut rows = [[$zero; VECTORS]; ROWS];
-        for (pair, sums) in $sums.iter().enumerate() {
-            for (vector, sums) in sums.as_chunks::<2>().0.iter().enumerate() {
-                let (first, second) = ($to_pairs(sums[0]), $to_pairs(sums[1]));
-                rows[2 * pair][vector] = $from_pairs(vzip1q_f64(first, second));
-                rows[2 * pair + 1][vector] = $from_pairs(vzip2q_f64(first, second));
-            }
-        }
-        rows
-    }};
-}
-
-/// c = sums, or c + sums
+/// Four values from `first` on of `count`, 0 for those there are not.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn put(tile: &Tile, rows: usize, sums: &[[float32x4_t; VECTORS]]) {
-    for (row, sums) in sums.iter().enumerate().take(rows) {
-        for (vector, sum) in sums.iter().enumerate() {
-            // Safety: row and columns lie in the tile.
-            unsafe {
-                let c = tile.c.add(row * tile.c_stride + 4 * vector);
-                let old = if tile.keep { vld1q_f32(c) } else { vdupq_n_f32(0.0) };
-                vst1q_f32(c, vaddq_f32(old, *sum));
+unsafe fn four(values: *const u32, first: usize, count: usize) -> Bits {
+    let none = vdup_n_u32(0);
+    let at = values.wrapping_add(first);
+    // Safety: the values from `first` to `count` can be read.
+    unsafe {
+        match count.saturating_sub(first) {
+            0 => vdupq_n_u32(0),
+            1 => vcombine_u32(vld1_lane_u32::<0>(at, none), none),
+            2 => vcombine_u32(vld1_u32(at), none),
+            3 => vcombine_u32(vld1_u32(at), vld1_lane_u32::<0>(at.add(2), none)),
+            _ => vld1q_u32(at),
+        }
+    }
+}
+
+/// A step of the sums of rows: sums[row] = $multiply(sums[row], a[row], b).
+macro_rules! multiply_rows {
+    ($multiply:ident, $sums:ident, $a:ident, $b:ident: $($row:literal)*) => {
+        let rows = [four($a, 0, ROWS), four($a, 4, ROWS)];
+        let columns = [vld1q_u32($b), vld1q_u32($b.add(4)), vld1q_u32($b.add(8))];
+        $(if $row < ROWS {
+            let a = rows[$row / 4];
+            $sums[$row][0] = $multiply::<{ $row % 4 }>($sums[$row][0], a, columns[0]);
+            $sums[$row][1] = $multiply::<{ $row % 4 }>($sums[$row][1], a, columns[1]);
+            $sums[$row][2] = $multiply::<{ $row % 4 }>($sums[$row][2], a, columns[2]);
+        })*
+        $a = $a.add(ROWS);
+        $b = $b.add(COLUMNS);
+    };
+}
+
+/// A step of the sums of pairs of rows and columns: sums[row][column] = $multiply(sums[row][column], a[row], b[column]).
+macro_rules! multiply_pairs {
+    ($multiply:ident, $sums:ident, $a:ident, $b:ident: $($column:literal)*) => {
+        let rows = [four($a, 0, 2 * ROWS), four($a, 4, 2 * ROWS), four($a, 8, 2 * ROWS), four($a, 12, 2 * ROWS)];
+        $(
+            let column = vld1q_u32($b.add(4 * $column));
+            $sums[0][$column] = $multiply($sums[0][$column], rows[0], column);
+            if ROWS > 2 {
+                $sums[1][$column] = $multiply($sums[1][$column], rows[1], column);
+            }
+            if ROWS > 4 {
+                $sums[2][$column] = $multiply($sums[2][$column], rows[2], column);
+            }
+            if ROWS > 6 {
+                $sums[3][$column] = $multiply($sums[3][$column], rows[3], column);
+            }
+        )*
+        $a = $a.add(2 * ROWS);
+        $b = $b.add(2 * COLUMNS);
+    };
+}
+
+/// `$put::<ROW % 4>(where, ROW, sums of the row)` for every row.
+macro_rules! put_rows {
+    ($put:ident($to:expr, $sums:expr): $($row:literal)*) => {
+        let (to, sums) = ($to, $sums);
+        $(if $row < ROWS {
+            $put::<{ $row % 4 }>(to, $row, sums[$row]);
+        })*
+    };
+}
+
+/// Sums of pairs of rows to those of rows.
+#[inline]
+#[target_feature(enable = "neon")]
+fn rows_of([a, b, c, d]: [RowPair; MOST_ROWS / 2]) -> [Row; MOST_ROWS] {
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn upper(a: Bits, b: Bits) -> Bits {
+        vreinterpretq_u32_u64(vzip1q_u64(vreinterpretq_u64_u32(a), vreinterpretq_u64_u32(b)))
+    }
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn lower(a: Bits, b: Bits) -> Bits {
+        vreinterpretq_u32_u64(vzip2q_u64(vreinterpretq_u64_u32(a), vreinterpretq_u64_u32(b)))
+    }
+    [
+        [upper(a[0], a[1]), upper(a[2], a[3]), upper(a[4], a[5])],
+        [lower(a[0], a[1]), lower(a[2], a[3]), lower(a[4], a[5])],
+        [upper(b[0], b[1]), upper(b[2], b[3]), upper(b[4], b[5])],
+        [lower(b[0], b[1]), lower(b[2], b[3]), lower(b[4], b[5])],
+        [upper(c[0], c[1]), upper(c[2], c[3]), upper(c[4], c[5])],
+        [lower(c[0], c[1]), lower(c[2], c[3]), lower(c[4], c[5])],
+        [upper(d[0], d[1]), upper(d[2], d[3]), upper(d[4], d[5])],
+        [lower(d[0], d[1]), lower(d[2], d[3]), lower(d[4], d[5])],
+    ]
+}
+
+/// c = sums of f32, or c + sums
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn put<const LANE: i32>(tile: &Tile, row: usize, sums: Row) {
+    for (vector, sum) in sums.into_iter().enumerate() {
+        // Safety: row and columns lie in the tile.
+        unsafe {
+            let c = tile.c.add(row * tile.c_stride + 4 * vector);
+            let old = if tile.keep { vld1q_f32(c) } else { vdupq_n_f32(0.0) };
+            vst1q_f32(c, vaddq_f32(old, vreinterpretq_f32_u32(sum)));
+        }
+    }
+}
+
+/// The factors of a block: of four rows each, and of the columns.
+struct Scaled<'a> {
+    tile: &'a Tile,
+    rows: [Bits; 2],
+    columns: [float32x4_t; 3],
+    /// Whether c has the sums of blocks before this one.
+    keep: bool,
+}
+
+impl Scaled<'_> {
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn new<const ROWS: usize>(tile: &Tile, block: usize) -> Scaled<'_> {
+        // Safety: int8 operands have a factor for every row and column of a block.
+        unsafe {
+            let a = tile.a_scales.add(block * ROWS).cast();
+            let b = tile.b_scales.add(block * tile.b_scales_block);
+            Scaled {
+                tile,
+                rows: [four(a, 0, ROWS), four(a, 4, ROWS)],
+                columns: [vld1q_f32(b), vld1q_f32(b.add(4)), vld1q_f32(b.add(8))],
+                keep: tile.keep || block > 0,
             }
         }
     }
 }
 
-/// c = sums of a block times their scales, or c + that after the first block
+/// c = sums of i32 times their factors, or c + that
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn put_block<const ROWS: usize>(tile: &Tile, block: usize, sums: &[[int32x4_t; VECTORS]]) {
-    let keep = tile.keep || block > 0;
-    // Safety: rows and columns lie in the tile, scales are there for each of them.
-    unsafe {
-        let left = of_rows::<ROWS>(tile.a_scales.add(block * ROWS).cast());
-        let right = tile.b_scales.add(block * tile.b_scales_block);
-        let right: [_; VECTORS] = std::array::from_fn(|vector| vld1q_f32(right.add(4 * vector)));
-        for (row, sums) in sums.iter().enumerate().take(ROWS) {
-            for (vector, sum) in sums.iter().enumerate() {
-                let c = tile.c.add(row * tile.c_stride + 4 * vector);
-                let old = if keep { vld1q_f32(c) } else { vdupq_n_f32(0.0) };
-                let factor = by_lane!(row, fmul(left[row / 4], right[vector]));
-                vst1q_f32(c, vfmaq_f32(old, vcvtq_f32_s32(*sum), factor));
-            }
+unsafe fn put_scaled<const LANE: i32>(to: &Scaled, row: usize, sums: Row) {
+    let row_scale = vreinterpretq_f32_u32(to.rows[row / 4]);
+    for (vector, sum) in sums.into_iter().enumerate() {
+        let sum = vcvtq_f32_s32(vreinterpretq_s32_u32(sum));
+        let scale = vmulq_laneq_f32::<LANE>(to.columns[vector], row_scale);
+        // Safety: row and columns lie in the tile.
+        unsafe {
+            let c = to.tile.c.add(row * to.tile.c_stride + 4 * vector);
+            let old = if to.keep { vld1q_f32(c) } else { vdupq_n_f32(0.0) };
+            vst1q_f32(c, vfmaq_f32(old, sum, scale));
         }
     }
 }
@@ -202,25 +249,17 @@ unsafe fn f32_tile(tile: &Tile) {
 
 #[target_feature(enable = "neon")]
 unsafe fn f32_rows<const ROWS: usize>(tile: &Tile) {
-    let mut sums = [[vdupq_n_f32(0.0); VECTORS]; ROWS];
+    let mut sums = [[vdupq_n_u32(0); 3]; MOST_ROWS];
     // Safety: all reads and writes lie within the lengths documented on `Tile`.
     unsafe {
         let mut a = tile.a;
         for block in 0..tile.blocks {
             let mut b = tile.b.add(block * tile.b_block);
             for _ in 0..tile.steps {
-                let rows = of_rows::<ROWS>(a);
-                let columns: [_; VECTORS] = std::array::from_fn(|vector| vld1q_u32(b.add(4 * vector)));
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    for (sum, &b) in sums.iter_mut().zip(&columns) {
-                        *sum = by_lane!(row, fmla(*sum, rows[row / 4], b));
-                    }
-                }
-                a = a.add(ROWS);
-                b = b.add(COLUMNS);
+                multiply_rows!(fmla, sums, a, b: 0 1 2 3 4 5 6 7);
             }
         }
-        put(tile, ROWS, &sums);
+        put_rows!(put(tile, sums): 0 1 2 3 4 5 6 7);
     }
 }
 
@@ -231,26 +270,17 @@ unsafe fn bf16_tile(tile: &Tile) {
 
 #[target_feature(enable = "neon,bf16")]
 unsafe fn bf16_rows<const ROWS: usize>(tile: &Tile) {
-    let mut sums = [[vdupq_n_f32(0.0); COLUMN_PAIRS]; ROW_PAIRS];
+    let mut sums = [[vdupq_n_u32(0); 6]; MOST_ROWS / 2];
     // Safety: as above.
     unsafe {
         let mut a = tile.a;
         for block in 0..tile.blocks {
             let mut b = tile.b.add(block * tile.b_block);
             for _ in 0..tile.steps / 2 {
-                let rows = of_row_pairs::<ROWS>(a);
-                for column in 0..COLUMN_PAIRS {
-                    let b = vld1q_u32(b.add(4 * column));
-                    for (sums, a) in sums.iter_mut().zip(rows).take(ROWS.div_ceil(2)) {
-                        sums[column] = bfmmla(sums[column], a, b);
-                    }
-                }
-                a = a.add(2 * ROWS);
-                b = b.add(2 * COLUMNS);
+                multiply_pairs!(bfmmla, sums, a, b: 0 1 2 3 4 5);
             }
         }
-        let sums = rows_of_pairs!(sums, vreinterpretq_f64_f32, vreinterpretq_f32_f64, vdupq_n_f32(0.0));
-        put(tile, ROWS, &sums);
+        put_rows!(put(tile, rows_of(sums)): 0 1 2 3 4 5 6 7);
     }
 }
 
@@ -265,21 +295,13 @@ unsafe fn i8mm_rows<const ROWS: usize>(tile: &Tile) {
     unsafe {
         let mut a = tile.a;
         for block in 0..tile.blocks {
-            let mut sums = [[vdupq_n_s32(0); COLUMN_PAIRS]; ROW_PAIRS];
+            let mut sums = [[vdupq_n_u32(0); 6]; MOST_ROWS / 2];
             let mut b = tile.b.add(block * tile.b_block);
             for _ in 0..tile.steps / 2 {
-                let rows = of_row_pairs::<ROWS>(a);
-                for column in 0..COLUMN_PAIRS {
-                    let b = vld1q_u32(b.add(4 * column));
-                    for (sums, a) in sums.iter_mut().zip(rows).take(ROWS.div_ceil(2)) {
-                        sums[column] = smmla(sums[column], a, b);
-                    }
-                }
-                a = a.add(2 * ROWS);
-                b = b.add(2 * COLUMNS);
+                multiply_pairs!(smmla, sums, a, b: 0 1 2 3 4 5);
             }
-            let sums = rows_of_pairs!(sums, vreinterpretq_f64_s32, vreinterpretq_s32_f64, vdupq_n_s32(0));
-            put_block::<ROWS>(tile, block, &sums);
+            let to = Scaled::new::<ROWS>(tile, block);
+            put_rows!(put_scaled(&to, rows_of(sums)): 0 1 2 3 4 5 6 7);
         }
     }
 }
@@ -295,20 +317,13 @@ unsafe fn dotprod_rows<const ROWS: usize>(tile: &Tile) {
     unsafe {
         let mut a = tile.a;
         for block in 0..tile.blocks {
-            let mut sums = [[vdupq_n_s32(0); VECTORS]; ROWS];
+            let mut sums = [[vdupq_n_u32(0); 3]; MOST_ROWS];
             let mut b = tile.b.add(block * tile.b_block);
             for _ in 0..tile.steps {
-                let rows = of_rows::<ROWS>(a);
-                let columns: [_; VECTORS] = std::array::from_fn(|vector| vld1q_u32(b.add(4 * vector)));
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    for (sum, &b) in sums.iter_mut().zip(&columns) {
-                        *sum = by_lane!(row, sdot(*sum, rows[row / 4], b));
-                    }
-                }
-                a = a.add(ROWS);
-                b = b.add(COLUMNS);
+                multiply_rows!(sdot, sums, a, b: 0 1 2 3 4 5 6 7);
             }
-            put_block::<ROWS>(tile, block, &sums);
+            let to = Scaled::new::<ROWS>(tile, block);
+            put_rows!(put_scaled(&to, sums): 0 1 2 3 4 5 6 7);
         }
     }
 }

@@ -63,14 +63,18 @@ const count = (body, pattern) =>
   body.filter(([, mnemonic]) => pattern.test(mnemonic)).length;
 const LOADS = /^(ld|prfm)/;
 
-/** Cycles at the least: multiplications on two pipes, two loads and four instructions a cycle. */
-function cycles(body, multiply) {
-  return Math.max(
-    count(body, multiply) / 2,
-    count(body, LOADS) / 2,
-    body.length / 4,
-  );
-}
+/** Instructions of the vector pipes: all that name a vector register and neither load nor store. */
+const vectors = (body) =>
+  body.filter(
+    ([, mnemonic, operands]) =>
+      !/^(ld|st|prfm)/.test(mnemonic) && /\b[vqds]\d+\b/.test(operands),
+  ).length;
+
+/** Cycles at the least: two vector instructions, two loads and four instructions a cycle. */
+const cycles = (body) =>
+  Math.max(vectors(body) / 2, count(body, LOADS) / 2, body.length / 4);
+
+const round = (value) => Math.round(10 * value) / 10;
 
 const found = functions();
 const rows = KERNELS.map(({ name, multiply, each, runs }) => {
@@ -102,31 +106,22 @@ const rows = KERNELS.map(({ name, multiply, each, runs }) => {
   const { body, multiplications, outer } = best;
   // Steps of the sum that one pass makes, when the compiler has unrolled the loop.
   const steps = (multiplications * each * runs) / (TILE * TERMS);
-  const spills = count(body, /^(str|stp|stur)$/);
-  const rest = outer ? outer.body.length - body.length : 0;
-  const restLoads = outer ? count(outer.body, LOADS) - count(body, LOADS) : 0;
-  const restCycles = Math.max(rest / 4, restLoads / 2);
-  const passes = runs / steps;
-  const block = (TILE * TERMS) / (passes * cycles(body, pattern) + restCycles);
+  // What else there is to do for a block of terms: the factors of int8.
+  const rest = outer ? outer.body.filter((line) => !body.includes(line)) : [];
+  const blockCycles = (runs / steps) * cycles(body) + cycles(rest);
   return {
     kernel: name.replace("_tile", ""),
-    instruction: multiply,
-    "in the loop": body.length,
+    multiply,
+    instructions: body.length,
     multiplying: multiplications,
     loads: count(body, LOADS),
-    stores: spills,
-    "multiply-adds per instruction": +(
-      (multiplications * each) /
-      body.length
-    ).toFixed(1),
-    "limit per instruction": each,
-    "after 64 terms": rest,
-    "multiply-adds per cycle": +(
-      (multiplications * each) /
-      cycles(body, pattern)
-    ).toFixed(1),
-    "with the rest": +block.toFixed(1),
-    "limit per cycle": 2 * each,
+    stores: count(body, /^st/),
+    "per instruction": round((multiplications * each) / body.length),
+    "at most": each,
+    "per cycle": round((multiplications * each) / cycles(body)),
+    "rest of a block": rest.length,
+    "per cycle with it": round((TILE * TERMS) / blockCycles),
+    "at most per cycle": 2 * each,
   };
 });
 console.table(rows);

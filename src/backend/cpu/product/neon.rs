@@ -112,7 +112,7 @@ unsafe fn four(values: *const u32, first: usize, count: usize) -> Bits {
 
 /// A step of the sums of rows: sums[row] = $multiply(sums[row], a[row], b).
 macro_rules! multiply_rows {
-    ($multiply:ident, $sums:ident, $a:ident, $b:ident: $($row:literal)*) => {
+    ($multiply:ident, $sums:ident, $a:ident, $b:ident; $($row:literal)*) => {
         let rows = [four($a, 0, ROWS), four($a, 4, ROWS)];
         let columns = [vld1q_u32($b), vld1q_u32($b.add(4)), vld1q_u32($b.add(8))];
         $(if $row < ROWS {
@@ -128,7 +128,7 @@ macro_rules! multiply_rows {
 
 /// A step of the sums of pairs of rows and columns: sums[row][column] = $multiply(sums[row][column], a[row], b[column]).
 macro_rules! multiply_pairs {
-    ($multiply:ident, $sums:ident, $a:ident, $b:ident: $($column:literal)*) => {
+    ($multiply:ident, $sums:ident, $a:ident, $b:ident; $($column:literal)*) => {
         let rows = [four($a, 0, 2 * ROWS), four($a, 4, 2 * ROWS), four($a, 8, 2 * ROWS), four($a, 12, 2 * ROWS)];
         $(
             let column = vld1q_u32($b.add(4 * $column));
@@ -148,12 +148,12 @@ macro_rules! multiply_pairs {
     };
 }
 
-/// `$put::<ROW % 4>(where, ROW, sums of the row)` for every row.
+/// Puts the sums of every row into the tile.
 macro_rules! put_rows {
-    ($put:ident($to:expr, $sums:expr): $($row:literal)*) => {
-        let (to, sums) = ($to, $sums);
+    ($tile:ident, $sums:expr; $($row:literal)*) => {
+        let sums = $sums;
         $(if $row < ROWS {
-            $put::<{ $row % 4 }>(to, $row, sums[$row]);
+            put($tile, $row, sums[$row]);
         })*
     };
 }
@@ -187,7 +187,7 @@ fn rows_of([a, b, c, d]: [RowPair; MOST_ROWS / 2]) -> [Row; MOST_ROWS] {
 /// c = sums of f32, or c + sums
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn put<const LANE: i32>(tile: &Tile, row: usize, sums: Row) {
+unsafe fn put(tile: &Tile, row: usize, sums: Row) {
     for (vector, sum) in sums.into_iter().enumerate() {
         // Safety: row and columns lie in the tile.
         unsafe {
@@ -198,48 +198,59 @@ unsafe fn put<const LANE: i32>(tile: &Tile, row: usize, sums: Row) {
     }
 }
 
-/// The factors of a block: of four rows each, and of the columns.
-struct Scaled<'a> {
-    tile: &'a Tile,
-    rows: [Bits; 2],
-    columns: [float32x4_t; 3],
-    /// Whether c has the sums of blocks before this one.
-    keep: bool,
-}
-
-impl Scaled<'_> {
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn new<const ROWS: usize>(tile: &Tile, block: usize) -> Scaled<'_> {
-        // Safety: int8 operands have a factor for every row and column of a block.
-        unsafe {
-            let a = tile.a_scales.add(block * ROWS).cast();
-            let b = tile.b_scales.add(block * tile.b_scales_block);
-            Scaled {
-                tile,
-                rows: [four(a, 0, ROWS), four(a, 4, ROWS)],
-                columns: [vld1q_f32(b), vld1q_f32(b.add(4)), vld1q_f32(b.add(8))],
-                keep: tile.keep || block > 0,
-            }
-        }
-    }
-}
-
-/// c = sums of i32 times their factors, or c + that
+/// total + the i32 sums of a block times their factors a[LANE] and b, in f32
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn put_scaled<const LANE: i32>(to: &Scaled, row: usize, sums: Row) {
-    let row_scale = vreinterpretq_f32_u32(to.rows[row / 4]);
-    for (vector, sum) in sums.into_iter().enumerate() {
-        let sum = vcvtq_f32_s32(vreinterpretq_s32_u32(sum));
-        let scale = vmulq_laneq_f32::<LANE>(to.columns[vector], row_scale);
-        // Safety: row and columns lie in the tile.
-        unsafe {
-            let c = to.tile.c.add(row * to.tile.c_stride + 4 * vector);
-            let old = if to.keep { vld1q_f32(c) } else { vdupq_n_f32(0.0) };
-            vst1q_f32(c, vfmaq_f32(old, sum, scale));
-        }
-    }
+fn add_scaled<const LANE: i32>(total: Bits, sum: Bits, a: Bits, b: Bits) -> Bits {
+    let (a, b) = (vreinterpretq_f32_u32(a), vreinterpretq_f32_u32(b));
+    let (total, sum) = (vreinterpretq_f32_u32(total), vcvtq_f32_s32(vreinterpretq_s32_u32(sum)));
+    vreinterpretq_u32_f32(vfmaq_f32(total, sum, vmulq_laneq_f32::<LANE>(b, a)))
+}
+
+/// The same with a factor of a row for every sum.
+#[inline]
+#[target_feature(enable = "neon")]
+fn add_scaled_pair(total: Bits, sum: Bits, a: Bits, b: Bits) -> Bits {
+    let (a, b) = (vreinterpretq_f32_u32(a), vreinterpretq_f32_u32(b));
+    let (total, sum) = (vreinterpretq_f32_u32(total), vcvtq_f32_s32(vreinterpretq_s32_u32(sum)));
+    vreinterpretq_u32_f32(vfmaq_f32(total, sum, vmulq_f32(b, a)))
+}
+
+/// Adds the sums of a block of rows to the totals.
+macro_rules! add_rows {
+    ($totals:ident, $sums:ident, $a:expr, $b:expr; $($row:literal)*) => {
+        let (a, b): (*const u32, *const u32) = ($a.cast(), $b.cast());
+        let rows = [four(a, 0, ROWS), four(a, 4, ROWS)];
+        let columns = [vld1q_u32(b), vld1q_u32(b.add(4)), vld1q_u32(b.add(8))];
+        $(if $row < ROWS {
+            let a = rows[$row / 4];
+            $totals[$row][0] = add_scaled::<{ $row % 4 }>($totals[$row][0], $sums[$row][0], a, columns[0]);
+            $totals[$row][1] = add_scaled::<{ $row % 4 }>($totals[$row][1], $sums[$row][1], a, columns[1]);
+            $totals[$row][2] = add_scaled::<{ $row % 4 }>($totals[$row][2], $sums[$row][2], a, columns[2]);
+        })*
+    };
+}
+
+/// The same for pairs of rows and columns.
+macro_rules! add_pairs {
+    ($totals:ident, $sums:ident, $a:expr, $b:expr; $($column:literal)*) => {
+        let (a, b): (*const u32, *const u32) = ($a.cast(), $b.cast());
+        let (first, last) = (four(a, 0, ROWS), four(a, 4, ROWS));
+        let rows = [vzip1q_u32(first, first), vzip2q_u32(first, first), vzip1q_u32(last, last), vzip2q_u32(last, last)];
+        $(
+            let column = vreinterpretq_u32_u64(vld1q_dup_u64(b.add(2 * $column).cast()));
+            $totals[0][$column] = add_scaled_pair($totals[0][$column], $sums[0][$column], rows[0], column);
+            if ROWS > 2 {
+                $totals[1][$column] = add_scaled_pair($totals[1][$column], $sums[1][$column], rows[1], column);
+            }
+            if ROWS > 4 {
+                $totals[2][$column] = add_scaled_pair($totals[2][$column], $sums[2][$column], rows[2], column);
+            }
+            if ROWS > 6 {
+                $totals[3][$column] = add_scaled_pair($totals[3][$column], $sums[3][$column], rows[3], column);
+            }
+        )*
+    };
 }
 
 /// Safety: as for every kernel, the pointers of `tile` reach as far as its lengths say; the processor has the features.
@@ -256,10 +267,10 @@ unsafe fn f32_rows<const ROWS: usize>(tile: &Tile) {
         for block in 0..tile.blocks {
             let mut b = tile.b.add(block * tile.b_block);
             for _ in 0..tile.steps {
-                multiply_rows!(fmla, sums, a, b: 0 1 2 3 4 5 6 7);
+                multiply_rows!(fmla, sums, a, b; 0 1 2 3 4 5 6 7);
             }
         }
-        put_rows!(put(tile, sums): 0 1 2 3 4 5 6 7);
+        put_rows!(tile, sums; 0 1 2 3 4 5 6 7);
     }
 }
 
@@ -277,10 +288,10 @@ unsafe fn bf16_rows<const ROWS: usize>(tile: &Tile) {
         for block in 0..tile.blocks {
             let mut b = tile.b.add(block * tile.b_block);
             for _ in 0..tile.steps / 2 {
-                multiply_pairs!(bfmmla, sums, a, b: 0 1 2 3 4 5);
+                multiply_pairs!(bfmmla, sums, a, b; 0 1 2 3 4 5);
             }
         }
-        put_rows!(put(tile, rows_of(sums)): 0 1 2 3 4 5 6 7);
+        put_rows!(tile, rows_of(sums); 0 1 2 3 4 5 6 7);
     }
 }
 
@@ -291,18 +302,20 @@ unsafe fn i8mm_tile(tile: &Tile) {
 
 #[target_feature(enable = "neon,i8mm")]
 unsafe fn i8mm_rows<const ROWS: usize>(tile: &Tile) {
-    // Safety: as above.
+    let mut totals = [[vdupq_n_u32(0); 6]; MOST_ROWS / 2];
+    // Safety: as above; every block has a factor for every row and column.
     unsafe {
         let mut a = tile.a;
         for block in 0..tile.blocks {
             let mut sums = [[vdupq_n_u32(0); 6]; MOST_ROWS / 2];
             let mut b = tile.b.add(block * tile.b_block);
             for _ in 0..tile.steps / 2 {
-                multiply_pairs!(smmla, sums, a, b: 0 1 2 3 4 5);
+                multiply_pairs!(smmla, sums, a, b; 0 1 2 3 4 5);
             }
-            let to = Scaled::new::<ROWS>(tile, block);
-            put_rows!(put_scaled(&to, rows_of(sums)): 0 1 2 3 4 5 6 7);
+            let (a_scales, b_scales) = (tile.a_scales.add(block * ROWS), tile.b_scales.add(block * tile.b_scales_block));
+            add_pairs!(totals, sums, a_scales, b_scales; 0 1 2 3 4 5);
         }
+        put_rows!(tile, rows_of(totals); 0 1 2 3 4 5 6 7);
     }
 }
 
@@ -313,6 +326,7 @@ unsafe fn dotprod_tile(tile: &Tile) {
 
 #[target_feature(enable = "neon,dotprod")]
 unsafe fn dotprod_rows<const ROWS: usize>(tile: &Tile) {
+    let mut totals = [[vdupq_n_u32(0); 3]; MOST_ROWS];
     // Safety: as above.
     unsafe {
         let mut a = tile.a;
@@ -320,10 +334,11 @@ unsafe fn dotprod_rows<const ROWS: usize>(tile: &Tile) {
             let mut sums = [[vdupq_n_u32(0); 3]; MOST_ROWS];
             let mut b = tile.b.add(block * tile.b_block);
             for _ in 0..tile.steps {
-                multiply_rows!(sdot, sums, a, b: 0 1 2 3 4 5 6 7);
+                multiply_rows!(sdot, sums, a, b; 0 1 2 3 4 5 6 7);
             }
-            let to = Scaled::new::<ROWS>(tile, block);
-            put_rows!(put_scaled(&to, sums): 0 1 2 3 4 5 6 7);
+            let (a_scales, b_scales) = (tile.a_scales.add(block * ROWS), tile.b_scales.add(block * tile.b_scales_block));
+            add_rows!(totals, sums, a_scales, b_scales; 0 1 2 3 4 5 6 7);
         }
+        put_rows!(tile, totals; 0 1 2 3 4 5 6 7);
     }
 }

@@ -329,11 +329,12 @@ vectorised! {
         let (rows, columns) = size;
         for (row, column) in (0..columns).step_by(SIDE).flat_map(|column| (0..rows).step_by(SIDE).map(move |row| (row, column))) {
             if rows - row >= SIDE && columns - column >= SIDE {
-                let square: [[u32; SIDE]; SIDE] = std::array::from_fn(|i| {
-                    *groups[(row + i) * stride + column..].first_chunk().expect("as long as columns")
-                });
+                let line = |i: usize| -> &[u32; SIDE] {
+                    groups[(row + i) * stride + column..].first_chunk().expect("as long as columns")
+                };
+                let (a, b, c, d) = (line(0), line(1), line(2), line(3));
                 for j in 0..SIDE {
-                    into[(column + j) * width + row..][..SIDE].copy_from_slice(&square.map(|line| line[j]));
+                    into[(column + j) * width + row..][..SIDE].copy_from_slice(&[a[j], b[j], c[j], d[j]]);
                 }
                 continue;
             }

@@ -64,7 +64,6 @@ features! {
     Avx512Bf16 "avx512_bf16" x86!("avx512bf16" "avx512f");
     Avx512Vnni "avx512_vnni" x86!("avx512vnni" "avx512f");
     Neon "neon" arm!("neon");
-    Fp16 "fp16" arm!("fp16");
     DotProd "dotprod" arm!("dotprod");
     I8mm "i8mm" arm!("i8mm");
     Bf16 "bf16" arm!("bf16");
@@ -75,9 +74,12 @@ pub const VARIABLE: &str = "AMV_CPU";
 
 /// What `AMV_CPU` allows; `None` without it. Names that are no feature are left to [`check`].
 fn allowed() -> Option<Vec<String>> {
-    let text = std::env::var(VARIABLE).ok()?;
+    std::env::var(VARIABLE).ok().map(|text| names(&text))
+}
+
+fn names(text: &str) -> Vec<String> {
     let names = text.split(',').map(|name| name.trim().to_lowercase());
-    Some(names.filter(|name| !name.is_empty()).collect())
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 /// An error when `AMV_CPU` names what is no instruction set.
@@ -153,8 +155,15 @@ pub fn vectorise<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// a·b + c, rounded once where `FUSED`: only for code compiled for instruction sets that can, else it is a call of a function.
+#[inline(always)]
+pub fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if FUSED { a.mul_add(b, c) } else { a * b + c }
+}
+
 /// Compiles a plain loop for the vector lengths of the architecture; the best that is present runs. The operations and
-/// their order are those of the source in every case, so are the results.
+/// their order are those of the source in every case, so are the results; except that of [`multiply_add`], which a loop
+/// calls with the constant `FUSED` that it is given.
 macro_rules! vectorised {
     (
         $(#[$doc:meta])*
@@ -165,19 +174,19 @@ macro_rules! vectorised {
         $vis fn $name($($arg: $type),*) $(-> $out)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn plain($($arg: $type),*) $(-> $out)? $body
+            fn plain<const FUSED: bool>($($arg: $type),*) $(-> $out)? $body
             #[cfg(target_arch = "x86_64")]
             {
                 use $crate::backend::cpu::Feature;
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
                 #[allow(clippy::too_many_arguments)]
                 fn avx512($($arg: $type),*) $(-> $out)? {
-                    plain($($arg),*)
+                    plain::<true>($($arg),*)
                 }
                 #[target_feature(enable = "avx2,fma,f16c")]
                 #[allow(clippy::too_many_arguments)]
                 fn avx2($($arg: $type),*) $(-> $out)? {
-                    plain($($arg),*)
+                    plain::<true>($($arg),*)
                 }
                 // Safety: only where the processor has what the function was compiled for.
                 if Feature::Avx512.present() {
@@ -187,8 +196,40 @@ macro_rules! vectorised {
                     return unsafe { avx2($($arg),*) };
                 }
             }
-            plain($($arg),*)
+            plain::<{ cfg!(target_arch = "aarch64") }>($($arg),*)
         }
     };
 }
 pub(crate) use vectorised;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_in_any_case_with_blanks() {
+        assert_eq!(names(" Neon, DOTPROD,"), ["neon", "dotprod"]);
+        assert_eq!(names(""), [""; 0]);
+    }
+
+    #[test]
+    fn nothing_is_present_that_the_variable_does_not_name() {
+        let Some(allowed) = allowed() else { return };
+        for name in features() {
+            assert!(
+                allowed.iter().any(|allowed| allowed == name),
+                "{name} beside {allowed:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_processor_of_an_architecture_has_its_baseline() {
+        assert!(!cfg!(target_arch = "aarch64") || Feature::Neon.detected());
+        let foreign = match std::env::consts::ARCH {
+            "x86_64" => Feature::Neon,
+            _ => Feature::Avx2,
+        };
+        assert!(!foreign.detected());
+    }
+}

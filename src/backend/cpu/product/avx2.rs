@@ -12,6 +12,7 @@ pub(super) const KERNELS: &[Kernel] = &[Kernel {
     precision: Precision::F32,
     rows: 6,
     columns: COLUMNS,
+    together: 1,
     unsigned_left: false,
     needs: &[Feature::Avx2],
     tile: f32_tile,

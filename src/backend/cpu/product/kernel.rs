@@ -59,6 +59,8 @@ pub struct Kernel {
     pub rows: usize,
     /// Columns of a tile.
     pub columns: usize,
+    /// Groups of a row that lie together: 2 for instructions that take more terms than a group has.
+    pub together: usize,
     /// Whether the left operand in int8 has 128 added, for instructions that multiply unsigned by signed.
     pub unsigned_left: bool,
     pub(super) needs: &'static [Feature],
@@ -72,11 +74,11 @@ pub struct Tile {
     /// Blocks of the sum, and groups in each.
     pub blocks: usize,
     pub steps: usize,
-    /// [blocks, steps, rows]
+    /// [blocks, steps / together, rows, together]
     pub a: *const u32,
     /// [blocks, rows], int8 only.
     pub a_scales: *const f32,
-    /// [steps, columns] for each block, `b_block` apart.
+    /// [steps / together, columns, together] for each block, `b_block` apart.
     pub b: *const u32,
     pub b_block: usize,
     /// [columns] for each block, `b_scales_block` apart; int8 only.
@@ -91,12 +93,13 @@ pub struct Tile {
 }
 
 impl Kernel {
-    pub fn present(&self) -> bool {
-        self.needs.iter().all(|feature| feature.present())
-    }
-
     /// The kernels that run here, the best of each precision first.
     pub fn all() -> impl Iterator<Item = &'static Kernel> {
+        Kernel::with(Feature::present)
+    }
+
+    /// Those that run where `has` is true of every feature they need.
+    fn with(has: impl Fn(Feature) -> bool) -> impl Iterator<Item = &'static Kernel> {
         let tables: &[&[Kernel]] = &[
             #[cfg(target_arch = "x86_64")]
             super::avx512::KERNELS,
@@ -107,7 +110,8 @@ impl Kernel {
             super::plain::KERNELS,
         ];
         let all: Vec<&'static Kernel> = tables.iter().flat_map(|table| table.iter()).collect();
-        all.into_iter().filter(|kernel| kernel.present())
+        all.into_iter()
+            .filter(move |kernel| kernel.needs.iter().all(|feature| has(*feature)))
     }
 
     /// The best kernel of a precision.
@@ -133,3 +137,55 @@ macro_rules! by_rows {
     };
 }
 pub(super) use by_rows;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Feature::*;
+
+    /// The names of the best kernels in f32, bf16 and int8 of a processor with these features.
+    fn best(features: &[Feature]) -> [&'static str; 3] {
+        [Precision::F32, Precision::Bf16, Precision::Int8].map(|precision| {
+            let mut kernels = Kernel::with(|feature| features.contains(&feature));
+            kernels
+                .find(|kernel| kernel.precision == precision)
+                .expect("a plain one at least")
+                .name
+        })
+    }
+
+    #[test]
+    fn without_features_every_kernel_is_plain() {
+        assert_eq!(best(&[]), ["plain f32", "plain bf16", "plain int8"]);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_best_kernel_that_the_features_allow_is_taken() {
+        assert_eq!(best(&[Avx2]), ["avx2 f32", "plain bf16", "plain int8"]);
+        assert_eq!(
+            best(&[Avx2, Avx512]),
+            ["avx512 f32", "plain bf16", "plain int8"]
+        );
+        let all = [Avx2, Avx512, Avx512Bf16, Avx512Vnni];
+        assert_eq!(best(&all), ["avx512 f32", "avx512_bf16", "avx512_vnni"]);
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[test]
+    fn the_best_kernel_that_the_features_allow_is_taken() {
+        assert_eq!(best(&[Neon]), ["neon f32", "plain bf16", "plain int8"]);
+        assert_eq!(
+            best(&[Neon, DotProd]),
+            ["neon f32", "plain bf16", "dotprod"]
+        );
+        assert_eq!(
+            best(&[Neon, DotProd, I8mm]),
+            ["neon f32", "plain bf16", "i8mm"]
+        );
+        assert_eq!(
+            best(&[Neon, DotProd, I8mm, Bf16]),
+            ["neon f32", "bf16", "i8mm"]
+        );
+    }
+}

@@ -3,14 +3,14 @@
 use rayon::prelude::*;
 
 use super::kernel::{Kernel, Tile};
-use super::pack::{Cut, Grouped, group_rows, side_by_side};
+use super::pack::{Cut, Grouped, group_rows, join_steps, side_by_side};
 use crate::backend::Buffer;
 
 pub struct Left {
     kernel_rows: usize,
     rows: usize,
     pub cut: Cut,
-    /// [strips, blocks, steps, rows of the strip]
+    /// [strips, blocks, steps, rows of the strip], as `Tile::a`
     groups: Buffer,
     /// [strips, blocks, rows of the strip], int8 only.
     scales: Vec<f32>,
@@ -19,7 +19,7 @@ pub struct Left {
 impl Left {
     /// `x`: [rows, terms].
     pub fn new(kernel: &Kernel, (rows, terms): (usize, usize), x: &[f32]) -> Left {
-        let cut = Cut::of(terms, kernel.precision);
+        let cut = Cut::of(terms, kernel);
         let mut groups = Buffer::stale(rows * cut.groups());
         let int8 = kernel.precision == super::Precision::Int8;
         let mut scales = vec![0.0; if int8 { rows * cut.blocks } else { 0 }];
@@ -41,6 +41,7 @@ impl Left {
                 let x = &x[first * terms..(first + count) * terms];
                 let rows = group_rows(kernel, (count, terms), x, kernel.unsigned_left, grouped);
                 side_by_side((count, cut.groups()), rows, cut.groups(), groups, count);
+                join_steps(kernel, groups, count);
                 for (row, values) in grouped.scales.chunks(cut.blocks).enumerate() {
                     for (block, value) in values.iter().enumerate() {
                         scales[block * count + row] = *value;

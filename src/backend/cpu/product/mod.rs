@@ -11,9 +11,13 @@ mod avx512;
 mod kernel;
 mod left;
 pub mod narrow;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod pack;
 mod plain;
 mod right;
+#[cfg(test)]
+mod tests;
 mod transpose;
 
 use rayon::prelude::*;

@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use crate::backend::Buffer;
-use crate::backend::cpu::features::vectorised;
+use crate::backend::cpu::features::{multiply_add, vectorised};
 
 /// The longest side that counts as narrow.
 pub const NARROW: usize = 32;
@@ -36,17 +36,17 @@ vectorised! {
         let k = x.len();
         let (eights, rest) = y.as_chunks_mut::<8>();
         for (eight, y) in eights.iter_mut().enumerate() {
-            *y = dots(x, &w[8 * eight * k..]);
+            *y = dots::<FUSED, 8>(x, &w[8 * eight * k..]);
         }
         let first = 8 * eights.len();
         for (row, y) in rest.iter_mut().enumerate() {
-            [*y] = dots(x, &w[(first + row) * k..]);
+            [*y] = dots::<FUSED, 1>(x, &w[(first + row) * k..]);
         }
     }
 }
 
 #[inline(always)]
-fn dots<const N: usize>(x: &[f32], w: &[f32]) -> [f32; N] {
+fn dots<const FUSED: bool, const N: usize>(x: &[f32], w: &[f32]) -> [f32; N] {
     let k = x.len();
     let mut sums = [[0.0; LANES]; N];
     let (chunks, rest) = x.as_chunks::<LANES>();
@@ -54,7 +54,7 @@ fn dots<const N: usize>(x: &[f32], w: &[f32]) -> [f32; N] {
         for (row, sums) in sums.iter_mut().enumerate() {
             let w = &w[row * k + chunk * LANES..][..LANES];
             for ((sum, x), w) in sums.iter_mut().zip(x).zip(w) {
-                *sum += x * w;
+                *sum = multiply_add::<FUSED>(*x, *w, *sum);
             }
         }
     }
@@ -92,7 +92,7 @@ vectorised! {
             for (row, x) in x.iter().enumerate() {
                 let w = &w[row * n + chunk * COLUMNS..][..COLUMNS];
                 for (sum, w) in sums.iter_mut().zip(w) {
-                    *sum += x * w;
+                    *sum = multiply_add::<FUSED>(*x, *w, *sum);
                 }
             }
             y.copy_from_slice(&sums);
@@ -145,7 +145,7 @@ vectorised! {
                 for (column, sum) in sums.iter_mut().enumerate() {
                     let mut added = 0.0;
                     for k in 0..LINES {
-                        added += x[k] * w[k][column];
+                        added = multiply_add::<FUSED>(x[k], w[k][column], added);
                     }
                     *sum += added;
                 }

@@ -22,12 +22,14 @@ impl Cut {
         }
     }
 
-    pub fn of(terms: usize, precision: Precision) -> Cut {
+    pub fn of(terms: usize, kernel: &Kernel) -> Cut {
         // Short sums, those of an adapter, are not filled up to a whole block.
-        let depth = terms.next_multiple_of(4).clamp(4, DEPTH);
+        let group = kernel.precision.group();
+        let least = (group * kernel.together).max(4);
+        let depth = terms.next_multiple_of(least).clamp(least, DEPTH);
         Cut {
             blocks: terms.div_ceil(depth),
-            steps: depth / precision.group(),
+            steps: depth / group,
             depth,
         }
     }
@@ -57,7 +59,7 @@ pub fn group_rows<'a>(
     unsigned: bool,
     into: &'a mut Grouped,
 ) -> &'a [u32] {
-    let cut = Cut::of(terms, kernel.precision);
+    let cut = Cut::of(terms, kernel);
     if kernel.precision == Precision::F32 && cut.groups() == terms {
         return bytemuck::cast_slice(values);
     }
@@ -227,6 +229,28 @@ pub fn group_columns(kernel: &Kernel, cut: &Cut, block: ColumnBlock) {
                 start_from(kernel, sums);
             }
         }
+        join_steps(kernel, groups, width);
+    }
+}
+
+/// [steps, width] to [steps / 2, width, 2] for a kernel that takes two groups of a row together.
+pub fn join_steps(kernel: &Kernel, groups: &mut [u32], width: usize) {
+    if kernel.together == 2 {
+        join_two_steps(groups, width);
+    }
+}
+
+vectorised! {
+    fn join_two_steps(groups: &mut [u32], width: usize) {
+        for two in groups.chunks_exact_mut(2 * width) {
+            let mut apart = [0; 2 * MOST_COLUMNS];
+            let apart = &mut apart[..2 * width];
+            apart.copy_from_slice(two);
+            let (first, second) = apart.split_at(width);
+            for (pair, (first, second)) in two.as_chunks_mut::<2>().0.iter_mut().zip(first.iter().zip(second)) {
+                *pair = [*first, *second];
+            }
+        }
     }
 }
 
@@ -342,14 +366,24 @@ pub fn side_by_side(
 }
 
 vectorised! {
-    /// Eight by eight at a time, so that what is read and written stays near.
+    /// Four by four at a time, which the compiler keeps in registers.
     fn transposed(size: (usize, usize), groups: &[u32], stride: usize, into: &mut [u32], width: usize) {
+        const SIDE: usize = 4;
         let (rows, columns) = size;
-        for first in (0..columns).step_by(8) {
-            for row in 0..rows {
-                let groups = &groups[row * stride + first..];
-                for (column, &group) in groups.iter().enumerate().take(8.min(columns - first)) {
-                    into[(first + column) * width + row] = group;
+        for (row, column) in (0..columns).step_by(SIDE).flat_map(|column| (0..rows).step_by(SIDE).map(move |row| (row, column))) {
+            if rows - row >= SIDE && columns - column >= SIDE {
+                let line = |i: usize| -> &[u32; SIDE] {
+                    groups[(row + i) * stride + column..].first_chunk().expect("as long as columns")
+                };
+                let (a, b, c, d) = (line(0), line(1), line(2), line(3));
+                for j in 0..SIDE {
+                    into[(column + j) * width + row..][..SIDE].copy_from_slice(&[a[j], b[j], c[j], d[j]]);
+                }
+                continue;
+            }
+            for i in row..rows.min(row + SIDE) {
+                for j in column..columns.min(column + SIDE) {
+                    into[j * width + i] = groups[i * stride + j];
                 }
             }
         }

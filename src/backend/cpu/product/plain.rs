@@ -17,6 +17,7 @@ const fn kernel(name: &'static str, precision: Precision, tile: unsafe fn(&Tile)
         precision,
         rows: ROWS,
         columns: COLUMNS,
+        together: 1,
         unsigned_left: false,
         needs: &[],
         tile,

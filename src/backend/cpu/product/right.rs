@@ -5,7 +5,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::kernel::{DEPTH, Kernel, Precision, Tile};
-use super::pack::{ColumnBlock, Cut, Grouped, group_columns, group_rows, side_by_side, start_from};
+use super::pack::{
+    ColumnBlock, Cut, Grouped, group_columns, group_rows, join_steps, side_by_side, start_from,
+};
 use super::{PIECE, Side};
 use crate::backend::Buffer;
 use crate::error::Result;
@@ -138,6 +140,7 @@ impl Right {
                 matrix.unpack(first, values)?;
                 let rows = group_rows(kernel, (count, terms), values, false, grouped);
                 side_by_side((count, cut.groups()), rows, cut.groups(), groups, width);
+                join_steps(kernel, groups, width);
                 for (at, (scale, sum)) in grouped.scales.iter().zip(&grouped.sums).enumerate() {
                     let (row, block) = (at / cut.blocks, at % cut.blocks);
                     scales[block * width + row] = *scale;

@@ -162,6 +162,7 @@ fn train(path: &Path, targets: &str) -> Vec<(f64, f64)> {
         }],
         eval: &[],
         settings: Settings {
+            activations: amv_train::tensor::Activations::Replayed,
             plan: Plan {
                 batch_size: 1,
                 grad_accum: 1,

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::backend::Buffer;
 use crate::backend::cpu::{View, exp, matmul, max, replace_and_sum, tanh, vectorised};
 use crate::bail;
 use crate::error::Result;
@@ -44,9 +45,8 @@ impl Attention {
         (m, n, k): (usize, usize, usize),
         q: View,
         key: View,
-        scores: &mut Vec<f32>,
+        scores: &mut [f32],
     ) {
-        scores.resize(m * n, 0.0);
         matmul(
             (m, n, k),
             self.scale,
@@ -117,7 +117,7 @@ impl Op for Attention {
             let kv_head = sizes.kv_head(head);
             let key = sizes.head(k, sizes.kv_heads, seen.start, kv_head);
             let value = sizes.head(v, sizes.kv_heads, seen.start, kv_head);
-            let mut scores = Vec::new();
+            let mut scores = Buffer::stale(block.len() * seen.len());
             self.scores((block.len(), seen.len(), dim), query, key, &mut scores);
             let mut log_sums = vec![0.0; block.len()];
             for (time, (row, log_sum)) in block
@@ -127,7 +127,7 @@ impl Op for Attention {
                 let own = self.visible(&sizes, starts, time);
                 *log_sum = softmax(row, own.start - seen.start..own.end - seen.start);
             }
-            let mut out = vec![0.0; block.len() * dim];
+            let mut out = Buffer::stale(block.len() * dim);
             let size = (block.len(), dim, seen.len());
             matmul(
                 size,

@@ -10,7 +10,7 @@ use crate::backend::Buffer;
 use crate::backend::cpu::{View, dot, exp, matmul, vectorised};
 use crate::error::Result;
 use crate::ops::Attention;
-use crate::ops::attention_layout::Sizes;
+use crate::ops::attention_layout::{BLOCK, Sizes};
 use crate::tensor::Tensor;
 
 /// What one query head contributes: dq [time, dim], and to its key/value head dk and dv [keys, dim].
@@ -80,7 +80,8 @@ impl Attention {
             dk: Buffer::zeros(keys * dim),
             dv: Buffer::zeros(keys * dim),
         };
-        let (mut p, mut dp) = (Vec::new(), Vec::new());
+        let most = BLOCK.min(time) * keys;
+        let (mut p_room, mut dp_room) = (Buffer::stale(most), Buffer::stale(most));
         for block in sizes.blocks() {
             let seen = self.visible_to(sizes, o.starts, &block);
             let (rows, columns) = (block.len(), seen.len());
@@ -88,15 +89,18 @@ impl Attention {
             let key = sizes.head(o.k, kv_heads, seen.start, kv_head);
             let value = sizes.head(o.v, kv_heads, seen.start, kv_head);
             let out = sizes.head(o.dy, heads, block.start, head);
-            self.scores((rows, columns, dim), query, key, &mut p);
-            dp.resize(rows * columns, 0.0);
+            let (p, dp) = (
+                &mut p_room[..rows * columns],
+                &mut dp_room[..rows * columns],
+            );
+            self.scores((rows, columns, dim), query, key, p);
             matmul(
                 (rows, columns, dim),
                 1.0,
                 out,
                 value.transposed(),
                 0.0,
-                &mut dp,
+                dp,
                 columns,
                 1,
             );
@@ -114,7 +118,7 @@ impl Attention {
                     along,
                 );
             }
-            let (p, ds) = (View::rows(&p, columns), View::rows(&dp, columns));
+            let (p, ds) = (View::rows(p, columns), View::rows(dp, columns));
             let dv = &mut part.dv[seen.start * dim..];
             matmul(
                 (columns, dim, rows),

@@ -26,7 +26,7 @@ use crate::error::Result;
 
 pub use kernel::{DEPTH, Kernel, Precision};
 use left::Left;
-use right::Right;
+use right::{Piece, Right};
 pub use right::{Dense, Matrix, RowSpan};
 
 /// Which way a matrix [rows, columns] is used.
@@ -38,14 +38,16 @@ pub enum Side {
     AsIs,
 }
 
-/// Bytes of a piece of the matrix laid out for the tiles: half of a common second-level cache.
-const PIECE: usize = 1 << 20;
+/// Bytes of a piece of the matrix laid out for the tiles that all threads share.
+const PIECE: usize = 4 << 20;
+/// Bytes of a piece that one thread lays out and uses up: a part of its second-level cache.
+const PANEL: usize = 256 << 10;
 
 /// The most that a product keeps beside its operands: `rows` of x and a piece of the matrix laid out, and for every thread
-/// the rows of the matrix it unpacks. `widest`: the longest row of either.
+/// a panel and the rows of the matrix it unpacks. `widest`: the longest row of either.
 pub fn bytes(rows: usize, widest: usize, threads: usize) -> usize {
     let value = size_of::<f32>();
-    rows * widest * value + 2 * PIECE + threads * 2 * DEPTH * widest * value
+    rows * widest * value + PIECE + threads * (PANEL + 2 * DEPTH * widest * value)
 }
 
 /// y = x·W or x·Wᵀ; with `keep` y + that. `x` has `m` rows, one after another, y too.
@@ -70,65 +72,126 @@ pub fn product(
     if terms == 0 && !keep {
         y.fill(0.0);
     }
-    if m == 0 || outputs == 0 {
+    if m == 0 || outputs == 0 || terms == 0 {
         return Ok(());
     }
     let left = Left::new(kernel, (m, terms), x);
-    for piece in Right::pieces(kernel, side, (terms, outputs)) {
-        let right = Right::new(kernel, left.cut, side, matrix, &piece)?;
-        let keep = keep || piece.terms.start > 0;
-        multiply(kernel, &left, &right, keep, y, outputs);
+    let target = Target {
+        y: y.as_mut_ptr(),
+        columns: outputs,
+        keep,
+    };
+    match side {
+        Side::Transposed => by_panels(kernel, &left, matrix, terms, &target),
+        Side::AsIs => by_pieces(kernel, &left, matrix, terms, &target),
+    }
+}
+
+/// Every thread lays out some rows of the matrix and multiplies with them.
+fn by_panels(
+    kernel: &Kernel,
+    left: &Left,
+    matrix: &dyn Matrix,
+    terms: usize,
+    target: &Target,
+) -> Result<()> {
+    let strips = target.columns.div_ceil(kernel.columns);
+    let strip_bytes = kernel.columns * terms * 4 / kernel.precision.group();
+    let tasks = TASKS * rayon::current_num_threads();
+    let per_panel = (PANEL / strip_bytes).min(strips.div_ceil(tasks)).max(1);
+    let panels = strips.div_ceil(per_panel);
+    // With few columns the rows are shared out as well.
+    let parts = tasks.div_ceil(panels).min(left.strips());
+    let per_part = left.strips().div_ceil(parts);
+    (0..panels * parts).into_par_iter().try_for_each(|task| {
+        let (panel, part) = (task / parts, task % parts);
+        let first = panel * per_panel * kernel.columns;
+        let piece = Piece {
+            terms: 0..terms,
+            outputs: first..(first + per_panel * kernel.columns).min(target.columns),
+        };
+        let right = Right::panel(kernel, left.cut, matrix, &piece)?;
+        for rows in part * per_part..((part + 1) * per_part).min(left.strips()) {
+            for strip in 0..right.strips() {
+                target.tile(kernel, left, &right, (rows, strip));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// All threads lay out some rows of the matrix, then share the columns.
+fn by_pieces(
+    kernel: &Kernel,
+    left: &Left,
+    matrix: &dyn Matrix,
+    terms: usize,
+    target: &Target,
+) -> Result<()> {
+    let row_bytes = target.columns * 4 / kernel.precision.group();
+    let most = (PIECE / row_bytes.max(1)).next_multiple_of(DEPTH);
+    for first in (0..terms).step_by(most) {
+        let piece = Piece {
+            terms: first..(first + most).min(terms),
+            outputs: 0..target.columns,
+        };
+        let right = Right::piece(kernel, left.cut, matrix, &piece)?;
+        let target = Target {
+            keep: target.keep || first > 0,
+            ..*target
+        };
+        let parts = (TASKS * rayon::current_num_threads()).div_ceil(right.strips());
+        let parts = parts.min(left.strips());
+        let per_part = left.strips().div_ceil(parts);
+        (0..right.strips() * parts).into_par_iter().for_each(|task| {
+            let (strip, part) = (task / parts, task % parts);
+            for rows in part * per_part..((part + 1) * per_part).min(left.strips()) {
+                target.tile(kernel, left, &right, (rows, strip));
+            }
+        });
     }
     Ok(())
 }
 
-/// The tiles of one piece, shared out to the threads of the current pool.
-fn multiply(kernel: &Kernel, left: &Left, right: &Right, keep: bool, y: &mut [f32], stride: usize) {
-    let strips = right.strips();
-    let threads = rayon::current_num_threads();
-    // A few tasks for each thread; with few columns the rows are shared out as well.
-    let parts = (4 * threads).div_ceil(strips).min(left.strips());
-    let per_part = left.strips().div_ceil(parts);
-    let y = Shared(y.as_mut_ptr());
-    (0..strips * parts).into_par_iter().for_each(|task| {
-        let (strip, part) = (task / parts, task % parts);
-        let first = right.outputs.start + strip * kernel.columns;
-        let columns = kernel.columns.min(right.outputs.end - first);
-        let mut edge = [0.0; 16 * 32];
-        for rows in part * per_part..((part + 1) * per_part).min(left.strips()) {
-            let mut tile = left.tile(rows, right.cut, right.first_block);
-            right.fill(strip, &mut tile);
-            // Safety: rows and columns of y that only this task writes; y outlives the tasks.
-            let target = unsafe { y.get().add(rows * kernel.rows * stride + first) };
-            let whole = columns == kernel.columns;
-            (tile.c, tile.c_stride, tile.keep) = match whole {
-                true => (target, stride, keep),
-                false => (edge.as_mut_ptr(), kernel.columns, false),
-            };
-            // Safety: the operands were laid out for this kernel; c has whole tiles of room.
-            unsafe { (kernel.tile)(&tile) };
-            if !whole {
-                for (row, edge) in edge.chunks(kernel.columns).enumerate().take(tile.rows) {
-                    // Safety: as for `target`.
-                    let row = unsafe {
-                        std::slice::from_raw_parts_mut(target.add(row * stride), columns)
-                    };
-                    for (y, sum) in row.iter_mut().zip(edge) {
-                        *y = if keep { *y + sum } else { *sum };
-                    }
-                }
-            }
-        }
-    });
+/// Tasks for each thread, so that none waits long for the others.
+const TASKS: usize = 4;
+
+/// A result whose tiles several threads write.
+struct Target {
+    y: *mut f32,
+    columns: usize,
+    keep: bool,
 }
 
-/// A result whose parts several threads write.
-struct Shared(*mut f32);
-// Safety: the tasks that share it write different parts.
-unsafe impl Sync for Shared {}
+// Safety: the tasks that share it write different tiles.
+unsafe impl Sync for Target {}
 
-impl Shared {
-    fn get(&self) -> *mut f32 {
-        self.0
+impl Target {
+    /// Computes the tile of strip `rows` of the left and strip `strip` of the right operand.
+    fn tile(&self, kernel: &Kernel, left: &Left, right: &Right, (rows, strip): (usize, usize)) {
+        let first = right.outputs.start + strip * kernel.columns;
+        let columns = kernel.columns.min(right.outputs.end - first);
+        let mut tile = left.tile(rows, right.cut, right.first_block);
+        right.fill(strip, &mut tile);
+        // Safety: inside y, which outlives the tasks; these rows and columns are this task's alone.
+        let target = unsafe { self.y.add(rows * kernel.rows * self.columns + first) };
+        if columns == kernel.columns {
+            (tile.c, tile.c_stride, tile.keep) = (target, self.columns, self.keep);
+            // Safety: the operands were laid out for this kernel; c has whole tiles of room.
+            unsafe { (kernel.tile)(&tile) };
+            return;
+        }
+        let mut edge = [0.0; 16 * 32];
+        (tile.c, tile.c_stride, tile.keep) = (edge.as_mut_ptr(), kernel.columns, false);
+        // Safety: as above; `edge` has room for the largest tile.
+        unsafe { (kernel.tile)(&tile) };
+        for (row, edge) in edge.chunks(kernel.columns).enumerate().take(tile.rows) {
+            // Safety: as for `target`.
+            let row =
+                unsafe { std::slice::from_raw_parts_mut(target.add(row * self.columns), columns) };
+            for (y, sum) in row.iter_mut().zip(edge) {
+                *y = if self.keep { *y + sum } else { *sum };
+            }
+        }
     }
 }

@@ -4,11 +4,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::kernel::{DEPTH, Kernel, Precision, Tile};
+use super::kernel::{Kernel, Precision, Tile};
 use super::pack::{
     ColumnBlock, Cut, Grouped, group_columns, group_rows, join_steps, side_by_side, start_from,
 };
-use super::{PIECE, Side};
 use crate::backend::Buffer;
 use crate::error::Result;
 
@@ -42,56 +41,42 @@ pub struct Right {
 }
 
 impl Right {
-    /// Cuts a matrix along its rows: its outputs when it is transposed, else its terms.
-    pub fn pieces(
-        kernel: &Kernel,
-        side: Side,
-        (terms, outputs): (usize, usize),
-    ) -> impl Iterator<Item = Piece> {
-        let value = 4 / kernel.precision.group();
-        let (rows, columns, unit) = match side {
-            Side::Transposed => (outputs, terms, kernel.columns),
-            Side::AsIs => (terms, outputs, DEPTH),
-        };
-        let most = (PIECE / (columns * value).max(1)).next_multiple_of(unit);
-        (0..rows).step_by(most).map(move |first| {
-            let part = first..(first + most).min(rows);
-            match side {
-                Side::Transposed => Piece {
-                    terms: 0..terms,
-                    outputs: part,
-                },
-                Side::AsIs => Piece {
-                    terms: part,
-                    outputs: 0..outputs,
-                },
-            }
-        })
+    /// Some rows of the matrix, all their terms, as columns; laid out by this thread alone. `cut`: how the terms are cut.
+    pub fn panel(kernel: &Kernel, cut: Cut, matrix: &dyn Matrix, piece: &Piece) -> Result<Right> {
+        let per_block = cut.steps * kernel.columns;
+        let strip = (cut.blocks * per_block, cut.blocks * kernel.columns);
+        let block = (per_block, kernel.columns);
+        let mut right = Right::empty(kernel, cut, piece, (strip, block));
+        right.take_outputs(kernel, matrix, piece)?;
+        Ok(right)
     }
 
-    /// `cut`: how all terms of the product are cut.
-    pub fn new(
+    /// Some terms of the matrix, which are its rows, laid out by all threads. `cut`: how all terms of the product are cut.
+    pub fn piece(kernel: &Kernel, cut: Cut, matrix: &dyn Matrix, piece: &Piece) -> Result<Right> {
+        let per_block = cut.steps * kernel.columns;
+        let strips = piece.outputs.len().div_ceil(kernel.columns);
+        let strip = (per_block, kernel.columns);
+        let block = (strips * per_block, strips * kernel.columns);
+        let cut = cut.part(piece.terms.len());
+        let mut right = Right::empty(kernel, cut, piece, (strip, block));
+        right.take_terms(kernel, matrix, piece)?;
+        Ok(right)
+    }
+
+    /// `apart`: the distances between strips and between blocks.
+    fn empty(
         kernel: &Kernel,
         cut: Cut,
-        side: Side,
-        matrix: &dyn Matrix,
         piece: &Piece,
-    ) -> Result<Right> {
+        apart: ((usize, usize), (usize, usize)),
+    ) -> Right {
         let width = kernel.columns;
-        let (terms, outputs) = (piece.terms.len(), piece.outputs.len());
-        let cut = cut.part(terms);
-        let strips = outputs.div_ceil(width);
-        let int8 = kernel.precision == Precision::Int8;
-        let scaled = if int8 { strips * cut.blocks * width } else { 0 };
-        let per_block = cut.steps * width;
-        let (strip, block) = match side {
-            Side::Transposed => (
-                (cut.blocks * per_block, cut.blocks * width),
-                (per_block, width),
-            ),
-            Side::AsIs => ((per_block, width), (strips * per_block, strips * width)),
+        let strips = piece.outputs.len().div_ceil(width);
+        let scaled = match kernel.precision {
+            Precision::Int8 => strips * cut.blocks * width,
+            Precision::F32 | Precision::Bf16 => 0,
         };
-        let mut right = Right {
+        Right {
             columns: width,
             cut,
             first_block: piece.terms.start / cut.depth,
@@ -99,57 +84,37 @@ impl Right {
             groups: Buffer::stale(strips * cut.groups() * width),
             scales: vec![0.0; scaled],
             sums: vec![0; scaled],
-            strip,
-            block,
-        };
-        match side {
-            Side::Transposed => right.take_outputs(kernel, matrix, piece)?,
-            Side::AsIs => right.take_terms(kernel, matrix, piece)?,
+            strip: apart.0,
+            block: apart.1,
         }
-        Ok(right)
     }
 
     /// A strip at a time: its rows of the matrix become columns.
     fn take_outputs(&mut self, kernel: &Kernel, matrix: &dyn Matrix, piece: &Piece) -> Result<()> {
         let (width, cut, terms) = (self.columns, self.cut, piece.terms.len());
-        let (groups, scales) = self.strip;
-        let scales = if self.scales.is_empty() {
-            usize::MAX
-        } else {
-            scales
-        };
-        let mut tasks: Vec<_> = self
-            .groups
-            .words_mut()
-            .chunks_mut(groups)
-            .map(|groups| (groups, Default::default()))
-            .collect();
-        for ((_, task), parts) in tasks.iter_mut().zip(
-            self.scales
-                .chunks_mut(scales)
-                .zip(self.sums.chunks_mut(scales)),
-        ) {
-            *task = parts;
+        let (groups_apart, scales_apart) = self.strip;
+        let (mut values, mut grouped) = (Buffer::stale(width * terms), Grouped::default());
+        for (strip, groups) in self.groups.words_mut().chunks_mut(groups_apart).enumerate() {
+            let first = piece.outputs.start + strip * width;
+            let count = width.min(piece.outputs.end - first);
+            let values = &mut values[..count * terms];
+            matrix.unpack(first, values)?;
+            let rows = group_rows(kernel, (count, terms), values, false, &mut grouped);
+            side_by_side((count, cut.groups()), rows, cut.groups(), groups, width);
+            join_steps(kernel, groups, width);
+            if self.scales.is_empty() {
+                continue;
+            }
+            let scales = &mut self.scales[strip * scales_apart..][..scales_apart];
+            let sums = &mut self.sums[strip * scales_apart..][..scales_apart];
+            for (at, (scale, sum)) in grouped.scales.iter().zip(&grouped.sums).enumerate() {
+                let (row, block) = (at / cut.blocks, at % cut.blocks);
+                scales[block * width + row] = *scale;
+                sums[block * width + row] = *sum;
+            }
+            start_from(kernel, sums);
         }
-        tasks.into_par_iter().enumerate().try_for_each_init(
-            || (Buffer::stale(width * terms), Grouped::default()),
-            |(values, grouped), (strip, (groups, (scales, sums)))| {
-                let first = piece.outputs.start + strip * width;
-                let count = width.min(piece.outputs.end - first);
-                let values = &mut values[..count * terms];
-                matrix.unpack(first, values)?;
-                let rows = group_rows(kernel, (count, terms), values, false, grouped);
-                side_by_side((count, cut.groups()), rows, cut.groups(), groups, width);
-                join_steps(kernel, groups, width);
-                for (at, (scale, sum)) in grouped.scales.iter().zip(&grouped.sums).enumerate() {
-                    let (row, block) = (at / cut.blocks, at % cut.blocks);
-                    scales[block * width + row] = *scale;
-                    sums[block * width + row] = *sum;
-                }
-                start_from(kernel, sums);
-                Ok(())
-            },
-        )
+        Ok(())
     }
 
     /// A block of terms at a time: its rows of the matrix stay rows.

@@ -15,6 +15,7 @@ use amv_train::lora::{Adapter, Optimizer};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
 use amv_train::ops::IGNORED;
+use amv_train::tensor::Activations;
 use amv_train::train::{Event, Listener, Progress, Schedule, Settings, Shape, Trainer};
 use serde_json::{Map, Value};
 
@@ -259,6 +260,7 @@ fn ten_steps_of_sft_trainer_have_our_losses() {
                 samples: &samples,
                 eval: &[],
                 settings: Settings {
+                    activations: Activations::Replayed,
                     plan: Plan {
                         batch_size: 2,
                         grad_accum: 2,

@@ -15,7 +15,7 @@ use amv_train::nn::Loader;
 use amv_train::ops::IGNORED;
 use amv_train::quant::{Format, Weight};
 use amv_train::shape::Shape;
-use amv_train::tensor::Random;
+use amv_train::tensor::{Activations, Random};
 use amv_train::train::{Event, Listener, Progress, Schedule, Settings, Shape as Curve, Trainer};
 
 const WIDTH: usize = 256;
@@ -162,7 +162,7 @@ fn train(path: &Path, targets: &str) -> Vec<(f64, f64)> {
         }],
         eval: &[],
         settings: Settings {
-            activations: amv_train::tensor::Activations::Replayed,
+            activations: Activations::Replayed,
             plan: Plan {
                 batch_size: 1,
                 grad_accum: 1,

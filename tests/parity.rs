@@ -15,7 +15,7 @@ use amv_train::format::{Checkpoint, safetensors::Safetensors};
 use amv_train::lora::{Adapter, LoraConfig, Matrix, Optimizer, Pair, Targets};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
-use amv_train::tensor::Ctx;
+use amv_train::tensor::{Activations, Ctx};
 use amv_train::train::{Event, Listener, Progress, Schedule, Settings, Shape, Trainer};
 use serde_json::Value;
 use texts::text_samples;
@@ -158,6 +158,7 @@ fn smollm2_trains_as_peft_does() {
         samples: &samples,
         eval: &[],
         settings: Settings {
+            activations: Activations::Replayed,
             plan: Plan {
                 batch_size: 1,
                 grad_accum: 1,

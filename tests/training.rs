@@ -11,6 +11,7 @@ use amv_train::lora::{Adapter, LoraConfig, Optimizer, Pair};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
 use amv_train::ops::IGNORED;
+use amv_train::tensor::Activations;
 use amv_train::train::{
     Event, Listener, Outcome, Progress, Schedule, Settings, Shape, Status, Trainer,
 };
@@ -79,6 +80,7 @@ fn setup(model: &Path, init: Option<&Path>, dropout: f32) -> Setup {
 fn settings(micro: (usize, usize), total: usize) -> Settings {
     let (batch_size, grad_accum) = micro;
     Settings {
+        activations: Activations::Replayed,
         plan: Plan {
             batch_size,
             grad_accum,
@@ -155,6 +157,7 @@ fn check_optimizer(name: &str, make: impl Fn(f64) -> Optimizer, micro: (usize, u
     for model in [model.clone(), model.join("model.gguf")] {
         let setup = setup(&model, Some(&dir.join("init_adapter")), 0.0);
         let settings = Settings {
+            activations: Activations::Replayed,
             schedule: Schedule {
                 lr: of_run["base_lr"].as_f64().unwrap(),
                 shape: Shape::Cosine,
@@ -305,6 +308,7 @@ fn three_steps_that_are_not_finite_end_the_run_and_leave_the_adapter_alone() {
         eval: &[],
         // A weight decay that overflows f32 at the first update makes every later step infinite.
         settings: Settings {
+            activations: Activations::Replayed,
             optimizer: Optimizer::adamw(1e40),
             ..settings((1, 1), 20)
         },
@@ -361,6 +365,7 @@ fn a_short_run_that_skips_every_step_is_an_error() {
             samples: &samples,
             eval: &[],
             settings: Settings {
+                activations: Activations::Replayed,
                 optimizer: Optimizer::adamw(1e40),
                 ..settings((1, 1), total)
             },

@@ -13,7 +13,7 @@ use amv_train::lora::{Adapter, LoraConfig, Optimizer, Part};
 use amv_train::models::{Decoder, adapter_base};
 use amv_train::nn::Loader;
 use amv_train::ops::IGNORED;
-use amv_train::tensor::{Ctx, Grads, Rows, Tensor};
+use amv_train::tensor::{Activations, Ctx, Grads, Rows, Tensor};
 use amv_train::train::{Event, Listener, Progress, Schedule, Settings, Shape, Trainer};
 use serde_json::Value;
 
@@ -203,6 +203,7 @@ fn check(variant: &str, model: &Path) {
         samples: &samples,
         eval: &[],
         settings: Settings {
+            activations: Activations::Replayed,
             plan: Plan {
                 batch_size: 2,
                 grad_accum: 1,

@@ -26,8 +26,8 @@ use crate::error::Result;
 
 pub use kernel::{DEPTH, Kernel, Precision};
 use left::Left;
-use right::{Piece, Right};
 pub use right::{Dense, Matrix, RowSpan};
+use right::{Piece, Right};
 
 /// Which way a matrix [rows, columns] is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,12 +143,14 @@ fn by_pieces(
         let parts = (TASKS * rayon::current_num_threads()).div_ceil(right.strips());
         let parts = parts.min(left.strips());
         let per_part = left.strips().div_ceil(parts);
-        (0..right.strips() * parts).into_par_iter().for_each(|task| {
-            let (strip, part) = (task / parts, task % parts);
-            for rows in part * per_part..((part + 1) * per_part).min(left.strips()) {
-                target.tile(kernel, left, &right, (rows, strip));
-            }
-        });
+        (0..right.strips() * parts)
+            .into_par_iter()
+            .for_each(|task| {
+                let (strip, part) = (task / parts, task % parts);
+                for rows in part * per_part..((part + 1) * per_part).min(left.strips()) {
+                    target.tile(kernel, left, &right, (rows, strip));
+                }
+            });
     }
     Ok(())
 }

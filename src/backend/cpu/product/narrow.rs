@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use crate::backend::Buffer;
 use crate::backend::cpu::features::{multiply_add, vectorised};
+use crate::backend::cpu::reduce::across;
 
 /// The longest side that counts as narrow.
 pub const NARROW: usize = 32;
@@ -61,7 +62,7 @@ fn dots<const FUSED: bool, const N: usize>(x: &[f32], w: &[f32]) -> [f32; N] {
     let done = k - rest.len();
     std::array::from_fn(|row| {
         let tail = rest.iter().zip(&w[row * k + done..]).map(|(x, w)| x * w);
-        sums[row].iter().sum::<f32>() + tail.sum::<f32>()
+        across(sums[row]) + tail.sum::<f32>()
     })
 }
 

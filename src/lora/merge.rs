@@ -2,11 +2,14 @@
 
 use rayon::prelude::*;
 
-use crate::backend::cpu::{View, for_items, matmul};
+use crate::backend::cpu::{Old, View, for_items, matmul};
 use crate::bail;
 use crate::error::Result;
 use crate::lora::{LayerKind, Pair};
 use crate::quant::Weight;
+
+/// Rows that one task multiplies.
+const ROWS: usize = 64;
 
 /// s·B·A of one layer, to be added to its weight.
 #[derive(Clone, Copy)]
@@ -23,7 +26,7 @@ pub(super) struct Product<'a> {
 impl Product<'_> {
     /// Adds the product's rows from `first` on to `rows`, those of the weight with `columns` each.
     fn add_to(&self, first: usize, rows: &mut [f32], columns: usize) {
-        let (rank, count) = (self.rank, rows.len() / columns);
+        let rank = self.rank;
         let (left, right) = match self.kind {
             LayerKind::Linear => (
                 View::rows(&self.b[first * rank..], rank),
@@ -35,17 +38,21 @@ impl Product<'_> {
                 View::rows(self.b, rank).transposed(),
             ),
         };
-        let threads = rayon::current_num_threads();
-        matmul(
-            (count, columns, rank),
-            self.scale,
-            left,
-            right,
-            1.0,
-            rows,
-            columns,
-            threads,
-        );
+        rows.par_chunks_mut(ROWS * columns)
+            .enumerate()
+            .for_each(|(task, rows)| {
+                let (first, count) = (task * ROWS, rows.len() / columns);
+                let size = (count, columns, rank);
+                matmul(
+                    size,
+                    self.scale,
+                    left.below(first),
+                    right,
+                    Old::AddedTo,
+                    rows,
+                    columns,
+                );
+            });
     }
 }
 

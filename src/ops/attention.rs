@@ -6,7 +6,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::backend::Buffer;
-use crate::backend::cpu::{View, exp, matmul, max, replace_and_sum, tanh, vectorised};
+use crate::backend::cpu::{Old, View, exp, matmul, max, replace_and_sum, tanh, vectorised};
 use crate::bail;
 use crate::error::Result;
 use crate::ops::attention_layout::Sizes;
@@ -52,10 +52,9 @@ impl Attention {
             self.scale,
             q,
             key.transposed(),
-            0.0,
+            Old::Replaced,
             scores,
             n,
-            1,
         );
         if let Some(cap) = self.soft_cap {
             soften(scores, cap);
@@ -134,10 +133,9 @@ impl Op for Attention {
                 1.0,
                 View::rows(&scores, seen.len()),
                 value,
-                0.0,
+                Old::Replaced,
                 &mut out,
                 dim,
-                1,
             );
             (out, log_sums)
         };

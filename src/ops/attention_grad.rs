@@ -7,7 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::backend::Buffer;
-use crate::backend::cpu::{View, dot, exp, matmul, vectorised};
+use crate::backend::cpu::{Old, View, dot, exp, matmul, vectorised};
 use crate::error::Result;
 use crate::ops::Attention;
 use crate::ops::attention_layout::{BLOCK, Sizes};
@@ -99,10 +99,9 @@ impl Attention {
                 1.0,
                 out,
                 value.transposed(),
-                0.0,
+                Old::Replaced,
                 dp,
                 columns,
-                1,
             );
             for (row, at) in block.clone().enumerate() {
                 let line = row * columns..(row + 1) * columns;
@@ -125,10 +124,9 @@ impl Attention {
                 1.0,
                 p.transposed(),
                 out,
-                1.0,
+                Old::AddedTo,
                 dv,
                 dim,
-                1,
             );
             let dk = &mut part.dk[seen.start * dim..];
             matmul(
@@ -136,13 +134,20 @@ impl Attention {
                 self.scale,
                 ds.transposed(),
                 query,
-                1.0,
+                Old::AddedTo,
                 dk,
                 dim,
-                1,
             );
             let dq = &mut part.dq[block.start * dim..];
-            matmul((rows, dim, columns), self.scale, ds, key, 0.0, dq, dim, 1);
+            matmul(
+                (rows, dim, columns),
+                self.scale,
+                ds,
+                key,
+                Old::Replaced,
+                dq,
+                dim,
+            );
         }
         part
     }

@@ -114,6 +114,15 @@ impl Kernel {
             .filter(move |kernel| kernel.needs.iter().all(|feature| has(*feature)))
     }
 
+    /// The best kernel of f32, which every processor has.
+    pub fn f32() -> &'static Kernel {
+        use std::sync::OnceLock;
+        static BEST: OnceLock<&Kernel> = OnceLock::new();
+        let plain = &super::plain::KERNELS[0];
+        let best = || Kernel::all().find(|kernel| kernel.precision == Precision::F32);
+        BEST.get_or_init(|| best().unwrap_or(plain))
+    }
+
     /// The best kernel of a precision.
     pub fn of(precision: Precision) -> Result<&'static Kernel> {
         use std::sync::OnceLock;

@@ -16,6 +16,7 @@ mod neon;
 mod pack;
 mod plain;
 mod right;
+pub mod strided;
 #[cfg(test)]
 mod tests;
 mod transpose;

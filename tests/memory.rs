@@ -58,9 +58,11 @@ fn case(options: &Value) -> (Map<String, Value>, f64) {
 /// The peak is at most the plan, and the plan at most 30 % above it, for every case.
 fn holds(model: Option<&Path>, cases: &[Value]) {
     let mut wrong = Vec::new();
-    for options in cases {
+    let modes = cases.iter().flat_map(|case| [(case, "on"), (case, "off")]);
+    for (options, checkpointing) in modes {
         let mut options = options.clone();
         options["maxSteps"] = 2.into();
+        options["checkpointing"] = checkpointing.into();
         if let Some(model) = model {
             options["model"] = model.display().to_string().into();
         }

@@ -138,8 +138,7 @@ fn an_evaluation_is_that_of_training_and_the_adapter_makes_it_better() {
     assert!(adapter.loss < measured.base.loss - 0.2, "{measured:?}");
     assert_eq!(adapter.perplexity, adapter.loss.exp());
     // The evaluation before the first step of a run is of the base alone.
-    let options =
-        json!({ "output": desk.text("b/"), "maxSteps": 1, "evalData": desk.text("data.txt") });
+    let options = json!({ "output": desk.text("b/"), "maxSteps": 1, "precision": "f32", "evalData": desk.text("data.txt") });
     let (_, events) = desk.run(options);
     let first = events.iter().find_map(|event| match event {
         Event::Eval { step: 0, loss, .. } => Some(*loss),

@@ -13,10 +13,8 @@ use crate::models::DecoderSpec;
 use crate::nn::Source;
 use crate::tensor::Activations;
 
-/// The longest run of a product's inner axis that `gemm` packs at a time, in values.
-const PACKED_VALUES: usize = 512;
-/// What a thread touches of its stack and of the buffer in which `gemm` packs its share.
-const THREAD_BYTES: usize = (1 << 20) + (128 << 10);
+/// What a thread touches of its stack.
+const THREAD_BYTES: usize = 128 << 10;
 /// Of what comes and goes, the share that the C library may keep between blocks: it returns memory only from the end of its
 /// heap and in whole mappings. The one number here that is no size of ours; the grid of `tests/memory.rs` watches it.
 const ALLOCATOR_SHARE: usize = 4;
@@ -192,9 +190,10 @@ fn workspace(work: &Work, machine: Machine) -> usize {
         .mlp_hidden
         .max(spec.width)
         .max(spec.heads * spec.head_dim);
-    let laid_out = product::bytes(tokens, widest, machine.threads);
-    let packed = PACKED_VALUES * tokens.max(spec.mlp_hidden) * 4;
-    merged + laid_out + packed + machine.threads * (THREAD_BYTES + score_bytes(tokens))
+    let fused = if spec.fused { 2 } else { 1 };
+    let largest = fused * widest * spec.width;
+    let laid_out = product::bytes(tokens, widest, largest, machine.threads);
+    merged + laid_out + machine.threads * (THREAD_BYTES + score_bytes(tokens))
 }
 
 /// Bytes of the files, of what is kept of them in f32, and twice the largest part that is used at once: a layer runs three

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use crate::backend::memory;
 use crate::error;
 use crate::error::Result;
 use crate::format::safetensors::EachTensor;
@@ -75,6 +76,8 @@ impl<'a> Saver<'a> {
     /// Saves unless this step was saved already. A save that fails is a warning: the run is worth more, and the older
     /// checkpoints are still there.
     pub fn save(&self, progress: &Progress) {
+        // What steps leave to be used again would lie beside the copies that are written.
+        memory::give_back();
         if progress.step == 0 || self.tried.get().0 == progress.step {
             return;
         }

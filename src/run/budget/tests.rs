@@ -28,6 +28,7 @@ fn with_budget(fit: bool, each: impl Fn(Budget, MemoryPlan)) {
         batch_size: 8,
         seq_len: Some(256),
         fit,
+        checkpointing: CheckpointingOption::On,
         ..TrainOptions::default()
     };
     let base = Base::open(&package.model_path(&options.model)).unwrap();
@@ -116,6 +117,50 @@ fn shorter_samples_are_suggested_where_no_batch_fits() {
             budget.flags(&choice),
             "--batch-size 1 --grad-accum 8 --seq-len 64"
         );
+    });
+}
+
+#[test]
+fn activations_are_kept_where_that_leaves_the_guard_band() {
+    with_budget(false, |budget, replayed| {
+        let options = TrainOptions {
+            checkpointing: CheckpointingOption::Auto,
+            ..budget.options.clone()
+        };
+        let with_free = |free: Option<u64>| Budget {
+            options: &options,
+            free,
+            lengths: budget.lengths.clone(),
+            ..budget
+        };
+        let kept = with_free(Some(u64::MAX)).asked();
+        assert_eq!(kept.activations, Activations::Kept);
+        let enough = budget.plan(&kept).total as u64 + GUARD;
+        assert!(enough > replayed.total as u64 + GUARD);
+        for (free, activations) in [
+            (Some(enough), Activations::Kept),
+            (Some(enough - 1), Activations::Replayed),
+            (None, Activations::Replayed),
+        ] {
+            assert_eq!(with_free(free).asked().activations, activations, "{free:?}");
+        }
+    });
+}
+
+#[test]
+fn a_run_that_was_told_to_keep_activations_and_cannot_is_shown_how_it_fits() {
+    with_budget(false, |budget, replayed| {
+        let options = TrainOptions {
+            checkpointing: CheckpointingOption::Off,
+            ..budget.options.clone()
+        };
+        let budget = Budget {
+            options: &options,
+            free: Some(replayed.total as u64 + GUARD),
+            ..budget
+        };
+        let error = budget.decide(&Codes::default()).err().unwrap();
+        assert!(error.hint.unwrap().ends_with(": --checkpointing on"));
     });
 }
 

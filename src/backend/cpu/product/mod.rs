@@ -44,11 +44,12 @@ const PIECE: usize = 4 << 20;
 /// Bytes of a piece that one thread lays out and uses up: a part of its second-level cache.
 const PANEL: usize = 256 << 10;
 
-/// The most that a product keeps beside its operands: `rows` of x and a piece of the matrix laid out, and for every thread
-/// a panel and the rows of the matrix it unpacks. `widest`: the longest row of either.
-pub fn bytes(rows: usize, widest: usize, threads: usize) -> usize {
+/// The most that a product of `rows` rows of x keeps beside its operands: x and a piece of the matrix laid out, and for every
+/// thread the rows of the matrix it unpacks. `widest`: the longest row of either; `largest`: values of the matrix.
+pub fn bytes(rows: usize, widest: usize, largest: usize, threads: usize) -> usize {
     let value = size_of::<f32>();
-    rows * widest * value + PIECE + threads * (PANEL + 2 * DEPTH * widest * value)
+    let piece = PIECE.max(threads * PANEL).min(largest * value);
+    rows * widest * value + piece + threads * 2 * DEPTH * widest * value
 }
 
 /// y = x·W or x·Wᵀ; with `keep` y + that. `x` has `m` rows, one after another, y too.

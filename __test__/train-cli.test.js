@@ -198,8 +198,7 @@ function hasFeature(flags, feature) {
   const names = {
     neon: "asimd",
     dotprod: "asimddp",
-    avx512vnni: "avx512_vnni",
+    avx512: "avx512f",
   };
-  names.avx512bf16 = "avx512_bf16";
   return new RegExp(`\\b${names[feature] ?? feature}\\b`).test(flags);
 }

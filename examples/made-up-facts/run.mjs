@@ -25,6 +25,7 @@ async function run(output) {
   const trained = await train({
     model,
     data: here("train.jsonl"),
+    precision: "f32", // the committed result is the same on every processor to rounding
     output,
     overwrite: true,
     ...settings,

@@ -75,7 +75,7 @@ impl Half {
     /// Exact: exponents are raised by a product, which does right by subnormal numbers too, and there is no call.
     #[inline(always)]
     pub fn to_f32(self) -> f32 {
-        const RAISE: f32 = 5.192_296_9e33; // 2^112
+        const RAISE: f32 = 5.192_297e33; // 2^112
         let bits = u32::from(u16::from_le_bytes(self.0));
         let finite = f32::from_bits((bits & 0x7fff) << 13) * RAISE;
         let special = if bits & 0x7c00 == 0x7c00 {

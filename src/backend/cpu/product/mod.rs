@@ -52,7 +52,8 @@ pub fn bytes(rows: usize, widest: usize, largest: usize, threads: usize) -> usiz
     rows * widest * value + piece + threads * 2 * DEPTH * widest * value
 }
 
-/// y = x·W or x·Wᵀ; with `keep` y + that. `x` has `m` rows, one after another, y too.
+/// y = x·W or x·Wᵀ; with `keep` y + that. `x` has `m` rows, one after another, y too. One row by Wᵀ is computed in f32
+/// whatever the kernel: laying W out would take longer.
 pub fn product(
     kernel: &Kernel,
     side: Side,
@@ -76,6 +77,9 @@ pub fn product(
     }
     if m == 0 || outputs == 0 || terms == 0 {
         return Ok(());
+    }
+    if m == 1 && side == Side::Transposed {
+        return narrow::one_row(x, matrix, keep, y);
     }
     let left = Left::new(kernel, (m, terms), x);
     let target = Target {

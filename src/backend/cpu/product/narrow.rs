@@ -5,7 +5,9 @@ use rayon::prelude::*;
 
 use crate::backend::Buffer;
 use crate::backend::cpu::features::{multiply_add, vectorised};
+use crate::backend::cpu::product::Matrix;
 use crate::backend::cpu::reduce::across;
+use crate::error::Result;
 
 /// The longest side that counts as narrow.
 pub const NARROW: usize = 32;
@@ -29,6 +31,25 @@ pub fn few_outputs(k: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
                 dots_of_row(x, w, y);
             }
         });
+}
+
+/// y[n] = w·x for `w` [n, k], or that added to y: reads every row of the matrix once, as a text is written token by token.
+pub fn one_row(x: &[f32], matrix: &dyn Matrix, keep: bool, y: &mut [f32]) -> Result<()> {
+    let k = x.len();
+    y.par_chunks_mut(ROWS).enumerate().try_for_each_init(
+        || Buffer::stale(ROWS * k),
+        |rows, (task, y)| {
+            let rows = &mut rows[..y.len() * k];
+            matrix.unpack(task * ROWS, rows)?;
+            let mut sums = [0.0; ROWS];
+            let sums = &mut sums[..y.len()];
+            dots_of_row(x, rows, sums);
+            for (y, sum) in y.iter_mut().zip(sums) {
+                *y = if keep { *y + *sum } else { *sum };
+            }
+            Ok(())
+        },
+    )
 }
 
 vectorised! {

@@ -184,7 +184,7 @@ fn a_matrix_in_several_pieces_gives_one_product() {
             // Values of one byte, so that int8 has two pieces as well.
             Side::AsIs => (PIECE / 333 + 100, 333),
         };
-        Case::new(side, 1, terms, outputs).check(kernel);
+        Case::new(side, 2, terms, outputs).check(kernel);
     });
 }
 

@@ -11,6 +11,7 @@ use crate::format::digest::HASHING_BYTES;
 use crate::lora::{LoraConfig, PANEL_BYTES, Site, layer_of};
 use crate::models::DecoderSpec;
 use crate::nn::Source;
+use crate::ops::slice_rows;
 use crate::tensor::Activations;
 
 /// What a thread touches of its stack.
@@ -46,7 +47,7 @@ pub struct Work<'a> {
 /// What else lies in memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measured {
-    /// Resident before the run: Node.js, this library, the caller's own.
+    /// Resident before the run, and what it grows by beside it: Node.js, this library, the caller's own.
     pub program: usize,
     /// What tokenizer and samples added to it.
     pub data: usize,
@@ -191,7 +192,8 @@ fn workspace(work: &Work, machine: Machine) -> usize {
         .max(spec.width)
         .max(spec.heads * spec.head_dim);
     let fused = if spec.fused { 2 } else { 1 };
-    let largest = fused * widest * spec.width;
+    let slice = slice_rows(tokens).min(work.vocab);
+    let largest = (fused * widest).max(slice) * spec.width;
     let laid_out = product::bytes(tokens, widest, largest, machine.threads);
     merged + laid_out + machine.threads * (THREAD_BYTES + score_bytes(tokens))
 }

@@ -375,6 +375,25 @@ export interface TrainOptions extends RunListeners<TrainEvent> {
   checkpointing?: "auto" | "on" | "off";
 
   /**
+   * Rows of the vocabulary whose logits are in memory at a time; where the output layer learns, as many logits in whole rows of fewer tokens. The losses are the same to rounding.
+   *
+   * Default: 0, as many as make 4 MB of logits.
+   */
+  vocabSlice?: number;
+
+  /**
+   * Layers that are computed again as a unit: fewer inputs are kept, and more at once is computed again. The results are the same.
+   *
+   * Default: 0, one.
+   */
+  chunkLayers?: number;
+
+  /**
+   * Give the memory of each layer's weights back after its use and read those of the next one meanwhile: memory for one layer instead of the whole model, which is read anew for every pass. The results are the same.
+   */
+  streamLayers?: boolean;
+
+  /**
    * Threads to compute with.
    *
    * Default: 0, one for each core.
@@ -1052,6 +1071,25 @@ export interface PlanOptions extends RunListeners<TrainEvent> {
    * Default: auto.
    */
   checkpointing?: "auto" | "on" | "off";
+
+  /**
+   * Rows of the vocabulary whose logits are in memory at a time; where the output layer learns, as many logits in whole rows of fewer tokens. The losses are the same to rounding.
+   *
+   * Default: 0, as many as make 4 MB of logits.
+   */
+  vocabSlice?: number;
+
+  /**
+   * Layers that are computed again as a unit: fewer inputs are kept, and more at once is computed again. The results are the same.
+   *
+   * Default: 0, one.
+   */
+  chunkLayers?: number;
+
+  /**
+   * Give the memory of each layer's weights back after its use and read those of the next one meanwhile: memory for one layer instead of the whole model, which is read anew for every pass. The results are the same.
+   */
+  streamLayers?: boolean;
 
   /**
    * Threads to compute with.

@@ -261,6 +261,7 @@ fn ten_steps_of_sft_trainer_have_our_losses() {
                 eval: &[],
                 settings: Settings {
                     activations: Activations::Replayed,
+                    vocab_slice: None,
                     plan: Plan {
                         batch_size: 2,
                         grad_accum: 2,

@@ -163,6 +163,7 @@ fn train(path: &Path, targets: &str) -> Vec<(f64, f64)> {
         eval: &[],
         settings: Settings {
             activations: Activations::Replayed,
+            vocab_slice: None,
             plan: Plan {
                 batch_size: 1,
                 grad_accum: 1,

@@ -159,6 +159,7 @@ fn smollm2_trains_as_peft_does() {
         eval: &[],
         settings: Settings {
             activations: Activations::Replayed,
+            vocab_slice: None,
             plan: Plan {
                 batch_size: 1,
                 grad_accum: 1,

@@ -81,6 +81,7 @@ fn settings(micro: (usize, usize), total: usize) -> Settings {
     let (batch_size, grad_accum) = micro;
     Settings {
         activations: Activations::Replayed,
+        vocab_slice: None,
         plan: Plan {
             batch_size,
             grad_accum,
@@ -158,6 +159,7 @@ fn check_optimizer(name: &str, make: impl Fn(f64) -> Optimizer, micro: (usize, u
         let setup = setup(&model, Some(&dir.join("init_adapter")), 0.0);
         let settings = Settings {
             activations: Activations::Replayed,
+            vocab_slice: None,
             schedule: Schedule {
                 lr: of_run["base_lr"].as_f64().unwrap(),
                 shape: Shape::Cosine,
@@ -309,6 +311,7 @@ fn three_steps_that_are_not_finite_end_the_run_and_leave_the_adapter_alone() {
         // A weight decay that overflows f32 at the first update makes every later step infinite.
         settings: Settings {
             activations: Activations::Replayed,
+            vocab_slice: None,
             optimizer: Optimizer::adamw(1e40),
             ..settings((1, 1), 20)
         },
@@ -366,6 +369,7 @@ fn a_short_run_that_skips_every_step_is_an_error() {
             eval: &[],
             settings: Settings {
                 activations: Activations::Replayed,
+                vocab_slice: None,
                 optimizer: Optimizer::adamw(1e40),
                 ..settings((1, 1), total)
             },

@@ -204,6 +204,7 @@ fn check(variant: &str, model: &Path) {
         eval: &[],
         settings: Settings {
             activations: Activations::Replayed,
+            vocab_slice: None,
             plan: Plan {
                 batch_size: 2,
                 grad_accum: 1,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use memmap2::{Advice, Mmap, UncheckedAdvice};
 
 use crate::backend::Buffer;
 use crate::error;
@@ -87,6 +87,25 @@ impl Bytes {
     /// True when the bytes are pages of a file rather than memory of the process.
     pub fn is_mapped(&self) -> bool {
         matches!(self.memory, Memory::Mapped(_))
+    }
+
+    /// Asks the system to read the pages of a file that these bytes lie on, and does not wait for them.
+    pub fn fetch_ahead(&self) {
+        if let Memory::Mapped(map) = &self.memory {
+            // Advice: where it cannot be followed, the pages are read when they are touched.
+            let _ = map.advise_range(Advice::WillNeed, self.range.start, self.len());
+        }
+    }
+
+    /// Gives the pages of a file that these bytes lie on back to the system; they are read again when they are touched.
+    /// Memory of the process stays.
+    pub fn let_go(&self) {
+        if let Memory::Mapped(map) = &self.memory {
+            // Safety: the pages of a private mapping that is never written hold what the file holds, before and after.
+            let _ = unsafe {
+                map.unchecked_advise_range(UncheckedAdvice::DontNeed, self.range.start, self.len())
+            };
+        }
     }
 
     pub fn as_u8(&self) -> &[u8] {

@@ -1,9 +1,11 @@
 //! The decoder of `models` and `nn`, op by op, in sizes. What is added there belongs here too: tests compare with real runs.
 
+use std::ops::Range;
+
 use crate::exec::plan::Work;
 use crate::exec::tape::{Keeps, Op, Passes, Phantom, Tape};
 use crate::lora::layer_of;
-use crate::models::HEAD_BLOCK_VALUES;
+use crate::models::block_tokens;
 use crate::ops::{BLOCK, slice_rows};
 
 /// A part of a model and its backward.
@@ -159,13 +161,14 @@ impl<'a> Walk<'a> {
         self.forgetful(&[&middle, &added], width, Passes::Own)
     }
 
-    /// The most that replaying layer `index` and walking it back keeps beside its input and output.
-    pub fn layer(self, index: usize) -> usize {
-        let x = self.tape.input(self.per_token(self.work.spec.width));
+    /// The most that replaying these layers at once and walking them back keeps beside the input and the output.
+    pub fn unit(self, layers: Range<usize>) -> usize {
+        let mut x = self.tape.input(self.per_token(self.work.spec.width));
         let dy = self.tape.block(self.per_token(self.work.spec.width));
-        let y = self.forward(&x, index);
-        drop(x);
-        self.tape.backward(y, dy.clone());
+        for index in layers {
+            x = self.forward(&x, index);
+        }
+        self.tape.backward(x, dy.clone());
         self.tape.peak()
     }
 
@@ -207,7 +210,7 @@ impl<'a> Walk<'a> {
             return self.tape.op(&[&normed], Op { working, ..op });
         }
         // The rows with a target, their gradient, and the logits of a slice of the vocabulary.
-        let slice = slice_rows(self.tokens).min(vocab);
+        let slice = slice_rows(self.work.vocab_slice, self.tokens).min(vocab);
         let losses = Op {
             saved: stream,
             working: [self.per_token(2 * spec.width + slice), 0],
@@ -222,7 +225,7 @@ impl<'a> Walk<'a> {
         let Work { spec, vocab, .. } = *self.work;
         let block = Walk {
             work: self.work,
-            tokens: self.tokens.min((HEAD_BLOCK_VALUES / vocab).max(1)),
+            tokens: block_tokens(self.tokens, vocab, self.work.vocab_slice),
             tape: Tape::default(),
         };
         let x = block.tape.input(block.per_token(spec.width));

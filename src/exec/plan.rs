@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::backend::cpu::product;
 use crate::exec::decoder::{Walk, score_bytes, trained_bytes};
+use crate::exec::{Placement, Residence};
 use crate::format::Checkpoint;
 use crate::format::digest::HASHING_BYTES;
 use crate::lora::{LoraConfig, PANEL_BYTES, Site, layer_of};
@@ -40,6 +41,9 @@ pub struct Work<'a> {
     /// Whether a step adds up several micro-batches.
     pub accumulates: bool,
     pub activations: Activations,
+    pub placement: Placement,
+    /// Rows of the vocabulary whose logits are in memory at a time, when that is asked for.
+    pub vocab_slice: Option<usize>,
     /// Values the optimizer keeps for each that is trained.
     pub moments: usize,
 }
@@ -65,7 +69,8 @@ pub struct Machine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryPlan {
-    /// Pages of the model's files, which the system may drop and read again.
+    /// Pages of the model's files that are in memory at once: all of them, which the system may drop and read again, or
+    /// with `--stream-layers` those of the largest part.
     pub base_mapped: usize,
     /// Norms and biases in f32.
     pub base_resident: usize,
@@ -104,24 +109,24 @@ impl MemoryPlan {
             true => 0,
             false => (0..layers).find(|&l| trained[l] > 0).unwrap_or(layers),
         };
-        // Backward goes down: at layer l the streams before the layers from `first` to l are there, and that after l; and
+        let together = work.placement.together.min(layers);
+        let units = first / together..layers.div_ceil(together);
+        let layers_of = |unit: usize| unit * together..((unit + 1) * together).min(layers);
+        // Backward goes down: at unit u the streams before the units from the first to u are there, and that after u; and
         // the gradients of the layers above, or of all when a micro-batch went before.
-        let at_layer = |layer: usize| {
+        let at_unit = |unit: usize| {
             let gradients: usize = match work.accumulates {
                 true => adapter,
-                false => trained[layer + 1..].iter().sum(),
+                false => trained[layers_of(unit).end..].iter().sum(),
             };
-            let streams = stream(work.tokens) * (layer + 2 - first);
-            streams + gradients + Walk::new(work).layer(layer)
+            let streams = stream(work.tokens) * (unit + 2 - units.start);
+            streams + gradients + Walk::new(work).unit(layers_of(unit))
         };
         let before = if work.accumulates { adapter } else { 0 };
         let (backward, streams) = match work.activations {
             Activations::Replayed => {
-                let layer = (first..layers).map(at_layer).max();
-                (
-                    layer.unwrap_or(0),
-                    stream(work.tokens) * (layers + 1 - first),
-                )
+                let unit = units.clone().map(at_unit).max();
+                (unit.unwrap_or(0), stream(work.tokens) * (units.len() + 1))
             }
             Activations::Kept => (before + Walk::new(work).whole(first), 0),
         };
@@ -130,31 +135,31 @@ impl MemoryPlan {
             0 => 0,
             tokens => {
                 let held_out = Work { tokens, ..*work };
-                let layer = (0..layers).map(|layer| Walk::new(&held_out).layer(layer));
+                let layer = (0..layers).map(|layer| Walk::new(&held_out).unit(layer..layer + 1));
                 layer.max().unwrap_or(0).max(Walk::new(&held_out).head()) + 2 * stream(tokens)
             }
         };
         let cache = 2 * layers * WRITTEN_TOKENS * spec.kv_heads * spec.head_dim * 4;
         // The cache twice while it grows; the logits of one token, and their order.
         let writing = 2 * cache + 4 * work.vocab * 4;
-        // The values, in the order of either file, and as the bytes of one.
-        let saving = 4 * adapter;
-        let moment = [
-            backward,
-            head,
-            adapter + trained.iter().max().unwrap_or(&0),
-            evaluation,
-            writing,
-            saving,
-        ];
-        let moment = moment.into_iter().max().unwrap_or(0);
+        // The values, and those of a file in its order.
+        let saving = 2 * adapter;
+        let largest = |moments: &[usize]| moments.iter().copied().max().unwrap_or(0);
+        let passes = largest(&[backward, head, evaluation, writing]);
+        let between = largest(&[adapter + largest(&trained), saving]);
+        let moment = passes.max(between);
 
         let optimizer = adapter * work.moments;
-        let (base_mapped, base_resident, stays) = base(checkpoint);
+        let (base_mapped, base_resident, stays) = base(checkpoint, work.placement);
         // Files are hashed beside the first steps; one of a few buffers is done before those.
-        let hashing = match base_mapped > HASHING_BYTES {
+        let hashing = match checkpoint.bytes() > HASHING_BYTES {
             true => HASHING_BYTES,
             false => 0,
+        };
+        // Streamed pages are there in passes alone.
+        let with_pages = |pages: usize| match work.placement.residence {
+            Residence::Mapped => moment + pages,
+            Residence::Streamed => (passes + pages).max(between),
         };
         let workspace = workspace(work, machine) + hashing;
         let Measured {
@@ -177,8 +182,8 @@ impl MemoryPlan {
             data,
             saving,
             program,
-            total: (fixed + moment + base_mapped).max(peak),
-            required: fixed + moment + stays,
+            total: (fixed + with_pages(base_mapped)).max(peak),
+            required: fixed + with_pages(stays),
         }
     }
 }
@@ -192,33 +197,41 @@ fn workspace(work: &Work, machine: Machine) -> usize {
         .max(spec.width)
         .max(spec.heads * spec.head_dim);
     let fused = if spec.fused { 2 } else { 1 };
-    let slice = slice_rows(tokens).min(work.vocab);
+    let slice = slice_rows(work.vocab_slice, tokens).min(work.vocab);
     let largest = (fused * widest).max(slice) * spec.width;
     let laid_out = product::bytes(tokens, widest, largest, machine.threads);
     merged + laid_out + machine.threads * (THREAD_BYTES + score_bytes(tokens))
 }
 
-/// Bytes of the files, of what is kept of them in f32, and twice the largest part that is used at once: a layer runs three
-/// times in a row while the next is read, and so does the head.
-fn base(checkpoint: &Checkpoint) -> (usize, usize, usize) {
+/// Bytes of the files that are in memory at once, of what is kept of them in f32, and twice the largest part that is used
+/// at once: a layer runs three times in a row while the next is read, and so does the head.
+fn base(checkpoint: &Checkpoint, placement: Placement) -> (usize, usize, usize) {
     let catalog = checkpoint.catalog();
-    let size = |path: &&std::path::Path| std::fs::metadata(path).map_or(0, |about| about.len());
-    let mapped: u64 = catalog.paths().iter().map(size).sum();
-    let mut resident = 0;
+    let mapped = checkpoint.bytes();
+    let (mut resident, mut tensors) = (0, 0);
     let mut parts = BTreeMap::<String, usize>::new();
     for tensor in catalog.tensors() {
         if tensor.shape.len() == 1 {
             resident += tensor.shape.elements() * 4;
         }
         let place = match block_of(&tensor.name) {
-            Some(layer) => layer.to_string(),
+            Some(layer) => (layer / placement.together).to_string(),
             None => tensor.name.clone(),
         };
-        *parts.entry(place).or_default() += tensor.bytes().unwrap_or(0);
+        let bytes = tensor.bytes().unwrap_or(0);
+        tensors += bytes;
+        *parts.entry(place).or_default() += bytes;
     }
     let largest = parts.into_values().max().unwrap_or(0);
-    let mapped = mapped as usize;
-    (mapped, resident, mapped.min(2 * largest))
+    let stays = mapped.min(2 * largest);
+    match placement.residence {
+        Residence::Mapped => (mapped, resident, stays),
+        // The rest of the files is what describes the tensors.
+        Residence::Streamed => {
+            let mapped = mapped - tensors + largest;
+            (mapped, resident, mapped)
+        }
+    }
 }
 
 /// The layer a tensor belongs to, in the names of either kind of file.

@@ -21,7 +21,7 @@ const ALL_F32: u32 = 0;
 const QUANTIZATION_VERSION: u32 = 2;
 
 /// Writes the pairs, rows in GGUF's order, in f32. Not for DoRA, which such a file cannot hold.
-pub fn write(path: &Path, export: &Export, pairs: &BTreeMap<String, Pair>) -> Result<()> {
+pub fn write(path: &Path, export: &Export, pairs: BTreeMap<String, Pair>) -> Result<()> {
     let architecture = export.base.architecture;
     let config = export.adapter.config();
     let alphas = pairs.keys().map(|path| alpha(config, path));
@@ -35,11 +35,11 @@ pub fn write(path: &Path, export: &Export, pairs: &BTreeMap<String, Pair>) -> Re
             ));
         };
         // llama.cpp looks the embedding's rows of A up by token.
-        let a = match LayerKind::of(layer) {
+        let a = match LayerKind::of(&layer) {
             LayerKind::Linear => weight(a)?,
-            LayerKind::Embedding => weight(&transposed(a))?,
+            LayerKind::Embedding => weight(transposed(&a))?,
         };
-        let b = weight(&scaled(b, alpha(config, layer) / common))?;
+        let b = weight(scaled(b, alpha(config, &layer) / common))?;
         tensors.push((format!("{name}.lora_a"), a));
         tensors.push((format!("{name}.lora_b"), b));
     }
@@ -56,12 +56,9 @@ fn alpha(config: &LoraConfig, path: &str) -> f32 {
     }
 }
 
-fn scaled(matrix: &Matrix, factor: f32) -> Matrix {
-    let values = matrix.values.iter().map(|value| value * factor);
-    Matrix {
-        values: values.collect(),
-        ..*matrix
-    }
+fn scaled(mut matrix: Matrix, factor: f32) -> Matrix {
+    matrix.values.iter_mut().for_each(|value| *value *= factor);
+    matrix
 }
 
 fn metadata(export: &Export, alpha: f32) -> Metadata {

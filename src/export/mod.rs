@@ -68,11 +68,7 @@ pub fn write(output: &Output, export: &Export) -> Result<Vec<Written>> {
 pub fn write_gguf(path: &Path, export: &Export) -> Result<()> {
     let pairs = export.adapter.pairs()?;
     check(&pairs, export.adapter.config())?;
-    gguf::write(
-        path,
-        export,
-        &in_order(export.base, &pairs, RowOrder::Gguf)?,
-    )
+    gguf::write(path, export, in_order(export.base, &pairs, RowOrder::Gguf)?)
 }
 
 /// Finds out whether [`write`] will have a place to write to, so that no training is lost for want of one.
@@ -120,7 +116,7 @@ fn stage(output: &Output, export: &Export, pairs: &BTreeMap<String, Pair>) -> Re
 
     let place = output.peft();
     let ordered = in_order(export.base, pairs, RowOrder::HuggingFace)?;
-    peft::write_tensors(&staging.path(&place), &ordered)?;
+    peft::write_tensors(&staging.path(&place), ordered)?;
     record(place)?;
     if let Some(place) = output.peft_config() {
         let text = pretty(&peft::config(config, &targets, &export.model.name));
@@ -131,7 +127,7 @@ fn stage(output: &Output, export: &Export, pairs: &BTreeMap<String, Pair>) -> Re
     if !config.dora {
         let place = output.gguf();
         let ordered = in_order(export.base, pairs, RowOrder::Gguf)?;
-        gguf::write(&staging.path(&place), export, &ordered)?;
+        gguf::write(&staging.path(&place), export, ordered)?;
         record(place)?;
     }
     let place = output.sidecar();

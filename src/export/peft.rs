@@ -14,15 +14,15 @@ use crate::lora::{LoraConfig, Matrix, Pair, Part, Patterns};
 use crate::quant::{Format, Weight};
 
 /// Writes the pairs, rows in the Hugging Face order, in f32: A [rank, in], B [out, rank], DoRA's magnitude [out].
-pub fn write_tensors(path: &Path, pairs: &BTreeMap<String, Pair>) -> Result<()> {
+pub fn write_tensors(path: &Path, pairs: BTreeMap<String, Pair>) -> Result<()> {
     let mut tensors = Vec::new();
     for (layer, Pair { a, b, magnitude }) in pairs {
-        tensors.push((Part::A.peft_name(layer), weight(a)?));
-        tensors.push((Part::B.peft_name(layer), weight(b)?));
+        tensors.push((Part::A.peft_name(&layer), weight(a)?));
+        tensors.push((Part::B.peft_name(&layer), weight(b)?));
         if let Some(lengths) = magnitude {
-            let bytes = Bytes::from_f32(lengths.clone());
-            let lengths = Weight::new(Format::F32, [lengths.len()].into(), bytes)?;
-            tensors.push((Part::Magnitude.peft_name(layer), lengths));
+            let shape = [lengths.len()].into();
+            let lengths = Weight::new(Format::F32, shape, Bytes::from_f32(lengths))?;
+            tensors.push((Part::Magnitude.peft_name(&layer), lengths));
         }
     }
     // transformers asks model files for it, and PEFT writes it.
@@ -79,7 +79,7 @@ pub fn config(config: &LoraConfig, targets: &TargetModules, base_model: &str) ->
 }
 
 /// A matrix as an f32 tensor of a file.
-pub fn weight(matrix: &Matrix) -> Result<Weight> {
-    let bytes = Bytes::from_f32(matrix.values.clone());
-    Weight::new(Format::F32, [matrix.rows, matrix.columns].into(), bytes)
+pub fn weight(matrix: Matrix) -> Result<Weight> {
+    let shape = [matrix.rows, matrix.columns].into();
+    Weight::new(Format::F32, shape, Bytes::from_f32(matrix.values))
 }

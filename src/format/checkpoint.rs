@@ -63,6 +63,13 @@ impl Checkpoint {
         &self.path
     }
 
+    /// Bytes of its files.
+    pub fn bytes(&self) -> usize {
+        let size = |path: &&Path| std::fs::metadata(path).map_or(0, |about| about.len());
+        let bytes: u64 = self.catalog().paths().iter().map(size).sum();
+        bytes as usize
+    }
+
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -5,28 +5,57 @@ use std::sync::Arc;
 use crate::autograd::replay;
 use crate::error::Result;
 use crate::format::Config;
-use crate::models::head::Head;
+use crate::models::head::{Head, Losses};
 use crate::models::scaling::take_factors;
 use crate::models::{DecoderSpec, read};
-use crate::nn::{AttentionSpec, Embedding, Loader, Mlp, MlpSpec, RmsNorm, Rope, SelfAttention};
-use crate::ops::Attention;
-use crate::tensor::{Ctx, Grads, Segment, Tensor, run};
+use crate::nn::{Embedding, Loader, RmsNorm, Rope, Span};
+use crate::tensor::{Ctx, Grads, Segment, Tensor, checkpoint, run};
 
-/// A language model ready to run. Its layers are segments, whose activations are kept or replayed.
+use layer::Layer;
+
+/// A language model ready to run. Its parts are segments that the loader's placer has wrapped: activations of layers are
+/// kept or replayed.
 pub struct Decoder {
     spec: DecoderSpec,
-    embedding: Embedding,
-    layers: Vec<Place>,
+    embedding: Arc<Start>,
+    /// The embedding where it runs.
+    start: Arc<dyn Segment>,
+    layers: Vec<Arc<dyn Segment>>,
+    /// The layers where they run, one or several in a unit.
+    units: Vec<Span>,
     norm: RmsNorm,
     /// None when the head is the embedding table.
     head: Option<Arc<Head>>,
+    /// The losses where they run.
+    losses: Arc<dyn Segment>,
+    /// Whether they compute logits again for their gradient.
+    losses_replay: bool,
 }
 
-/// A decoder layer.
-struct Place {
-    segment: Arc<dyn Segment>,
-    /// Whether an adapter has a part in it.
-    learns: bool,
+/// u32 ids [time] to the stream [time, width] before the first layer.
+struct Start {
+    embedding: Embedding,
+    scale: f32,
+}
+
+impl Segment for Start {
+    fn forward(&self, x: &[Tensor], ctx: &Ctx) -> Result<Vec<Tensor>> {
+        let stream = self.embedding.forward(&x[0], ctx)?;
+        Ok(vec![match self.scale == 1.0 {
+            true => stream,
+            false => stream.scale(self.scale)?,
+        }])
+    }
+
+    fn backward(
+        &self,
+        x: &[Tensor],
+        dy: &[Option<Tensor>],
+        ctx: &Ctx,
+        grads: &mut Grads,
+    ) -> Result<Vec<Option<Tensor>>> {
+        replay(self, x, dy, ctx, grads)
+    }
 }
 
 impl Decoder {
@@ -42,15 +71,12 @@ impl Decoder {
         let model = loader.at("model");
         let embedding = model.embedding("embed_tokens", spec.width)?;
         let vocab = embedding.table().shape()[0];
-        let layer = |index: usize| -> Result<Place> {
+        let layer = |index: usize| -> Result<Span> {
             let rope = ropes[spec.layers[index].rope].clone();
             let place = model.at("layers").at(index);
-            Ok(Place {
-                segment: Arc::new(Layer::load(&place, &spec, index, rope)?),
-                learns: place.learns(),
-            })
+            Ok(place.span(Arc::new(Layer::load(&place, &spec, index, rope)?)))
         };
-        let layers = (0..spec.layers.len()).map(layer).collect::<Result<_>>()?;
+        let layers: Vec<Span> = (0..spec.layers.len()).map(layer).collect::<Result<_>>()?;
         let norm = model.rms_norm("norm", spec.width, spec.norm)?;
         let head = match loader.has("lm_head.weight") && !spec.tied {
             true => {
@@ -63,10 +89,34 @@ impl Decoder {
             }
         };
         loader.finish()?;
+        let (losses, place) = match &head {
+            None => {
+                let table = embedding.table().clone();
+                (
+                    Losses::Plain(table, spec.logit_cap),
+                    model.at("embed_tokens"),
+                )
+            }
+            Some(head) => {
+                let losses = match head.plain_weight() {
+                    Some(weight) => Losses::Plain(weight.clone(), spec.logit_cap),
+                    None => Losses::Learned(head.clone()),
+                };
+                (losses, loader.at("lm_head"))
+            }
+        };
+        let losses_replay = matches!(losses, Losses::Learned(_));
+        let scale = spec.embedding_scale;
+        let embedding = Arc::new(Start { embedding, scale });
+        let alone = |span: Span| loader.place(vec![span]).remove(0);
         Ok(Decoder {
+            start: alone(model.at("embed_tokens").span(embedding.clone())).segment,
+            layers: layers.iter().map(|span| span.segment.clone()).collect(),
+            units: loader.place(layers),
+            losses: alone(place.span(Arc::new(losses))).segment,
+            losses_replay,
             spec,
             embedding,
-            layers,
             norm,
             head,
         })
@@ -77,16 +127,19 @@ impl Decoder {
     }
 
     pub fn vocab(&self) -> usize {
-        self.embedding.table().shape()[0]
+        self.embedding.embedding.table().shape()[0]
     }
 
     /// u32 ids [time] to the normed stream [time, width].
     fn hidden(&self, ids: &Tensor, ctx: &Ctx) -> Result<Tensor> {
-        let mut x = self.embedding.forward(ids, ctx)?;
-        if self.spec.embedding_scale != 1.0 {
-            x = x.scale(self.spec.embedding_scale)?;
-        }
-        for Place { segment, learns } in &self.layers {
+        let mut x = self
+            .start
+            .forward(std::slice::from_ref(ids), ctx)?
+            .remove(0);
+        for Span {
+            segment, learns, ..
+        } in &self.units
+        {
             // Below the first layer that learns there is nothing to go back for.
             x = match *learns || x.tracked() {
                 true => run(segment, &[x], ctx)?.remove(0),
@@ -101,15 +154,15 @@ impl Decoder {
     pub fn first_not_finite(&self, ids: &Tensor, ctx: &Ctx) -> Result<Option<String>> {
         let ctx = ctx.without_recording();
         let is_wrong = |x: &Tensor| Ok(x.values()?.iter().any(|value| !value.is_finite()));
-        let mut x = self.embedding.forward(ids, &ctx)?;
+        let mut x = self
+            .embedding
+            .forward(std::slice::from_ref(ids), &ctx)?
+            .remove(0);
         if is_wrong(&x)? {
             return Ok(Some("model.embed_tokens".to_owned()));
         }
-        if self.spec.embedding_scale != 1.0 {
-            x = x.scale(self.spec.embedding_scale)?;
-        }
         for (index, layer) in self.layers.iter().enumerate() {
-            x = layer.segment.forward(&[x], &ctx)?.remove(0);
+            x = layer.forward(&[x], &ctx)?.remove(0);
             if is_wrong(&x)? {
                 return Ok(Some(format!("model.layers.{index}")));
             }
@@ -123,15 +176,12 @@ impl Decoder {
 
     /// The loss of predicting `targets` (u32 [time], `IGNORED` for none) from `ids` (u32 [time]): nats per token, [time].
     pub fn losses(&self, ids: &Tensor, targets: &Tensor, ctx: &Ctx) -> Result<Tensor> {
-        let hidden = self.hidden(ids, ctx)?;
-        let plain = match &self.head {
-            None => self.embedding.table(),
-            Some(head) => match head.plain_weight() {
-                Some(weight) => weight,
-                None => return head.losses(&hidden, targets, ctx),
-            },
+        let x = [self.hidden(ids, ctx)?, targets.clone()];
+        let losses = match self.losses_replay {
+            true => checkpoint(&self.losses, &x, ctx)?,
+            false => self.losses.forward(&x, ctx)?,
         };
-        hidden.linear_cross_entropy(plain, targets, self.spec.logit_cap)
+        Ok(losses[0].clone())
     }
 
     /// Logits [time, vocab] of the tokens after `ids` (u32 [time]).
@@ -151,7 +201,7 @@ impl Decoder {
         if let Some(head) = &self.head {
             return head.logits(hidden, ctx);
         }
-        let logits = hidden.linear(self.embedding.table())?;
+        let logits = hidden.linear(self.embedding.embedding.table())?;
         match self.spec.logit_cap {
             Some(cap) => logits.soft_cap(cap),
             None => Ok(logits),
@@ -159,83 +209,7 @@ impl Decoder {
     }
 }
 
-struct Layer {
-    attention_norm: RmsNorm,
-    attention: SelfAttention,
-    mlp_norm: RmsNorm,
-    mlp: Mlp,
-    /// Norms of what attention and feed-forward add to the stream.
-    added_norms: Option<(RmsNorm, RmsNorm)>,
-}
-
-impl Layer {
-    fn load(loader: &Loader, spec: &DecoderSpec, index: usize, rope: Arc<Rope>) -> Result<Layer> {
-        let attention = AttentionSpec {
-            heads: spec.heads,
-            kv_heads: spec.kv_heads,
-            dim: spec.head_dim,
-            head_norm: spec.head_norm.then_some(spec.norm),
-            fused: spec.fused,
-            attention: Attention {
-                scale: spec.attention_scale,
-                window: spec.layers[index].window,
-                soft_cap: spec.attention_cap,
-            },
-        };
-        let mlp = MlpSpec {
-            hidden: spec.mlp_hidden,
-            activation: spec.activation,
-            fused: spec.fused,
-        };
-        let norm = |name| loader.rms_norm(name, spec.width, spec.norm);
-        let (mlp_norm, added_norms) = match spec.sandwich_norms {
-            true => (
-                norm("pre_feedforward_layernorm")?,
-                Some((
-                    norm("post_attention_layernorm")?,
-                    norm("post_feedforward_layernorm")?,
-                )),
-            ),
-            false => (norm("post_attention_layernorm")?, None),
-        };
-        Ok(Layer {
-            attention_norm: norm("input_layernorm")?,
-            attention: SelfAttention::load(&loader.at("self_attn"), spec.width, attention, rope)?,
-            mlp_norm,
-            mlp: Mlp::load(&loader.at("mlp"), spec.width, mlp)?,
-            added_norms,
-        })
-    }
-}
-
-impl Segment for Layer {
-    /// [time, width] to [time, width].
-    fn forward(&self, x: &[Tensor], ctx: &Ctx) -> Result<Vec<Tensor>> {
-        let x = &x[0];
-        let mut added = self
-            .attention
-            .forward(&self.attention_norm.forward(x)?, ctx)?;
-        if let Some((norm, _)) = &self.added_norms {
-            added = norm.forward(&added)?;
-        }
-        let x = x.add(&added)?;
-        let mut added = self.mlp.forward(&self.mlp_norm.forward(&x)?, ctx)?;
-        if let Some((_, norm)) = &self.added_norms {
-            added = norm.forward(&added)?;
-        }
-        Ok(vec![x.add(&added)?])
-    }
-
-    fn backward(
-        &self,
-        x: &[Tensor],
-        dy: &[Option<Tensor>],
-        ctx: &Ctx,
-        grads: &mut Grads,
-    ) -> Result<Vec<Option<Tensor>>> {
-        replay(self, x, dy, ctx, grads)
-    }
-}
+mod layer;
 
 #[cfg(test)]
 mod tests;

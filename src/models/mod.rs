@@ -13,7 +13,7 @@ mod spec;
 
 pub use adapter_base::adapter_base;
 pub use decoder::Decoder;
-pub(crate) use head::BLOCK_VALUES as HEAD_BLOCK_VALUES;
+pub(crate) use head::block_tokens;
 pub use spec::{DecoderSpec, LayerSpec};
 
 use crate::error;

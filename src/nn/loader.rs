@@ -1,16 +1,17 @@
 //! A path into the weights of a checkpoint that hands out ready layers.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::backend::Bytes;
 use crate::backend::cpu::product::Precision;
 use crate::bail;
 use crate::error::Result;
 use crate::lora::Adapter;
-use crate::nn::{Embedding, Linear, NormSpec, RmsNorm};
+use crate::nn::{AsLoaded, Embedding, Linear, NormSpec, Placer, RmsNorm, Span};
 use crate::quant::Weight;
 use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::{Segment, Tensor};
 
 /// Conventions that differ between files of the same model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,9 +37,12 @@ pub struct Loader {
     adapter: Option<Arc<Adapter>>,
     path: String,
     precision: Precision,
-    /// Names handed out so far, shared by all clones.
-    used: Arc<Mutex<BTreeSet<String>>>,
+    placer: Arc<dyn Placer>,
+    /// Names handed out so far and where they lie, shared by all clones.
+    used: Arc<Mutex<Used>>,
 }
+
+type Used = BTreeMap<String, Option<Bytes>>;
 
 impl Loader {
     pub fn new(source: Arc<dyn Source>, adapter: Option<Arc<Adapter>>) -> Loader {
@@ -47,6 +51,7 @@ impl Loader {
             adapter,
             path: String::new(),
             precision: Precision::F32,
+            placer: Arc::new(AsLoaded),
             used: Arc::default(),
         }
     }
@@ -54,6 +59,11 @@ impl Loader {
     /// The same place, whose weights multiply with factors rounded to `precision`.
     pub fn with_precision(self, precision: Precision) -> Loader {
         Loader { precision, ..self }
+    }
+
+    /// The same place, whose layers run as `placer` decides.
+    pub fn with_placer(self, placer: Arc<dyn Placer>) -> Loader {
+        Loader { placer, ..self }
     }
 
     /// The place `name` below this one.
@@ -93,10 +103,8 @@ impl Loader {
                 weight.shape()
             );
         }
-        self.used
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(full);
+        let mapped = weight.bytes().is_mapped().then(|| weight.bytes().clone());
+        self.used().insert(full, mapped);
         Ok(weight.with_precision(self.precision))
     }
 
@@ -129,10 +137,25 @@ impl Loader {
         Ok(Linear::new(place.path, weight, bias, adapter))
     }
 
-    /// Whether the adapter has a part in this place or below it, once that has been loaded.
-    pub fn learns(&self) -> bool {
+    /// What has been loaded in this place and below it, which `segment` runs.
+    pub fn span(&self, segment: Arc<dyn Segment>) -> Span {
+        let below = format!("{}.", self.path);
+        let used = self.used();
+        let names = used.range(below.clone()..);
+        let names = names.take_while(|(name, _)| name.starts_with(&below));
         let adapter = self.adapter.as_ref();
-        adapter.is_some_and(|adapter| adapter.learns(&self.path))
+        let span = Span {
+            segment,
+            learns: adapter.is_some_and(|adapter| adapter.learns(&self.path)),
+            pages: names.filter_map(|(_, bytes)| bytes.clone()).collect(),
+        };
+        self.placer.loaded(&span);
+        span
+    }
+
+    /// Neighbouring layers as the units to run.
+    pub fn place(&self, layers: Vec<Span>) -> Vec<Span> {
+        self.placer.place(layers)
     }
 
     pub fn rms_norm(&self, name: &str, width: usize, spec: NormSpec) -> Result<RmsNorm> {
@@ -142,9 +165,12 @@ impl Loader {
 
     /// Refuses a checkpoint with tensors the model did not ask for: it is of another architecture than it says.
     pub fn finish(&self) -> Result<()> {
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = self.used();
         let names = self.source.names();
-        let left: Vec<&String> = names.iter().filter(|name| !used.contains(*name)).collect();
+        let left: Vec<&String> = names
+            .iter()
+            .filter(|name| !used.contains_key(*name))
+            .collect();
         if let Some(first) = left.first() {
             bail!(
                 UnsupportedModel,
@@ -160,8 +186,11 @@ impl Loader {
 
     /// Marks `name` as seen: a tensor that repeats another, such as the stored copy of a tied head.
     pub fn skip(&self, name: &str) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.insert(self.join(name));
+        self.used().insert(self.join(name), None);
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn join(&self, name: &str) -> String {

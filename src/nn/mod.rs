@@ -7,6 +7,7 @@ mod loader;
 mod mlp;
 mod norm;
 mod rope;
+mod span;
 
 pub use attention::{AttentionSpec, SelfAttention};
 pub use embedding::Embedding;
@@ -15,3 +16,4 @@ pub use loader::{Layout, Loader, Source};
 pub use mlp::{Mlp, MlpSpec};
 pub use norm::{NormSpec, RmsNorm};
 pub use rope::{Rope, RopeSpec, Scaling};
+pub use span::{AsLoaded, Placer, Span};

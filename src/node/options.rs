@@ -223,6 +223,17 @@ static OPTIONS: &[OptionSpec] = &[
         .group(MACHINE)
         .default("auto")
         .doc("on keeps only the input of each layer and computes the rest again for the gradient: a third more work in a fraction of the memory; off keeps everything. auto is off where that fits the free memory. The results are the same."),
+    option("vocab-slice", at_least(0), "N")
+        .group(MACHINE)
+        .default("0, as many as make 4 MB of logits")
+        .doc("Rows of the vocabulary whose logits are in memory at a time; where the output layer learns, as many logits in whole rows of fewer tokens. The losses are the same to rounding."),
+    option("chunk-layers", at_least(0), "N")
+        .group(MACHINE)
+        .default("0, one")
+        .doc("Layers that are computed again as a unit: fewer inputs are kept, and more at once is computed again. The results are the same."),
+    option("stream-layers", Flag, "")
+        .group(MACHINE)
+        .doc("Give the memory of each layer's weights back after its use and read those of the next one meanwhile: memory for one layer instead of the whole model, which is read anew for every pass. The results are the same."),
     option("threads", at_least(0), "N")
         .group(MACHINE)
         .default("0, one for each core")

@@ -16,7 +16,7 @@ use crate::train::checkpoint::Identity;
 /// Options that may change from one part of a run to the next: they decide where things are, how long the run is, what is
 /// shown and kept, but not what a step learns. Of `model`, `data`, `evalData` and `initAdapter` the content counts, not
 /// the place.
-const FREE: [&str; 22] = [
+const FREE: [&str; 25] = [
     "model",
     "data",
     "evalData",
@@ -29,6 +29,9 @@ const FREE: [&str; 22] = [
     "backend",
     "precision",
     "checkpointing",
+    "vocabSlice",
+    "chunkLayers",
+    "streamLayers",
     "threads",
     "guardBand",
     "fit",

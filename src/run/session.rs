@@ -88,7 +88,8 @@ impl<'a> Session<'a> {
         // Not before: its buffers would be measured, and a run that is refused needs no hash.
         base.begin_hashing();
         let loader = Loader::new(base.checkpoint.source(), Some(adapter.clone()))
-            .with_precision(options.precision.chosen()?);
+            .with_precision(options.precision.chosen()?)
+            .with_placer(Arc::new(options.placement()));
         let model = Decoder::load(base.checkpoint.config(), &loader)?;
         go_on(stop)?;
         let mut settings = settings(options, &corpus.samples, samples::seq_len(options, &base))?;

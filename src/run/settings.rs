@@ -51,5 +51,6 @@ pub fn settings(options: &TrainOptions, samples: &[Sample], seq_len: usize) -> R
         sample_every: options.sample_every,
         seed: options.seed,
         activations: Activations::Replayed,
+        vocab_slice: options.vocab_slice(),
     })
 }

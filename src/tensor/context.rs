@@ -77,6 +77,8 @@ pub struct Ctx {
     /// Whether operations on parameters leave a graph behind.
     pub recording: bool,
     pub activations: Activations,
+    /// Rows of the vocabulary whose logits are in memory at a time; none for a few megabytes of logits.
+    pub vocab_slice: Option<usize>,
     /// The optimizer step, from 1; with `seed` it decides dropout masks.
     pub step: u64,
     pub seed: u64,
@@ -90,6 +92,7 @@ impl Ctx {
             mode: Mode::Train,
             recording: true,
             activations: Activations::Replayed,
+            vocab_slice: None,
             step,
             seed,
             rows,
@@ -102,6 +105,7 @@ impl Ctx {
             mode: Mode::Infer,
             recording: false,
             activations: Activations::Replayed,
+            vocab_slice: None,
             step: 0,
             seed: 0,
             rows,
@@ -116,6 +120,11 @@ impl Ctx {
 
     pub fn with_activations(mut self, activations: Activations) -> Ctx {
         self.activations = activations;
+        self
+    }
+
+    pub fn with_vocab_slice(mut self, rows: Option<usize>) -> Ctx {
+        self.vocab_slice = rows;
         self
     }
 

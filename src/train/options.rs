@@ -3,13 +3,16 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::backend::cpu::product::Precision;
 use crate::bail;
 use crate::data::chat::RoleHeader;
 use crate::data::{TrainOn, Truncate};
 use crate::error;
 use crate::error::Result;
-use crate::train::{Interval, Shape};
+use crate::exec::{Placement, Residence};
+use crate::train::{
+    CheckpointingOption, EosOption, Interval, LayerList, OnOff, OptimizerName, PrecisionOption,
+    Shape, TargetList, Warmup,
+};
 
 /// One run. Absent fields have the defaults of the option table.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -58,6 +61,11 @@ pub struct TrainOptions {
     pub backend: String,
     pub precision: PrecisionOption,
     pub checkpointing: CheckpointingOption,
+    /// Rows of the vocabulary; 0 for as many as fit a few megabytes of logits.
+    pub vocab_slice: usize,
+    /// Layers in a unit; 0 for one.
+    pub chunk_layers: usize,
+    pub stream_layers: bool,
     pub threads: usize,
     /// MiB that must stay free.
     pub guard_band: u64,
@@ -119,6 +127,9 @@ impl Default for TrainOptions {
             backend: "auto".to_owned(),
             precision: PrecisionOption::Auto,
             checkpointing: CheckpointingOption::Auto,
+            vocab_slice: 0,
+            chunk_layers: 0,
+            stream_layers: false,
             threads: 0,
             guard_band: 300,
             fit: false,
@@ -133,149 +144,25 @@ impl Default for TrainOptions {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnOff {
-    On,
-    Off,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EosOption {
-    Auto,
-    Never,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OptimizerName {
-    Adamw,
-    Sgd,
-}
-
-impl OptimizerName {
-    /// Values it keeps for each that is trained.
-    pub fn moments(self) -> usize {
-        match self {
-            OptimizerName::Adamw => 2,
-            OptimizerName::Sgd => 0,
-        }
-    }
-}
-
-/// Whether what layers compute on the way is computed again for the gradient instead of kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CheckpointingOption {
-    Auto,
-    On,
-    Off,
-}
-
-/// What the factors of products with the base are rounded to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PrecisionOption {
-    Auto,
-    F32,
-    Bf16,
-    Int8,
-}
-
-impl PrecisionOption {
-    /// An error when this processor has no instructions for the one that is named; `auto` takes the fastest it has.
-    pub fn chosen(self) -> Result<Precision> {
-        let named = match self {
-            PrecisionOption::Auto => return Ok(Precision::fastest()),
-            PrecisionOption::F32 => Precision::F32,
-            PrecisionOption::Bf16 => Precision::Bf16,
-            PrecisionOption::Int8 => Precision::Int8,
-        };
-        if named == Precision::F32 || named.in_hardware() {
-            return Ok(named);
-        }
-        let hint = format!(
-            "use --precision auto, which takes {} here",
-            Precision::fastest().name()
-        );
-        Err(error!(Usage, "this processor has no products in {}", named.name()).hint(hint))
-    }
-}
-
-/// A preset or names, as one text separated by commas or as a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum TargetList {
-    Text(String),
-    List(Vec<String>),
-}
-
-impl TargetList {
-    pub fn text(&self) -> String {
-        match self {
-            TargetList::Text(text) => text.clone(),
-            TargetList::List(list) => list.join(","),
-        }
-    }
-}
-
-/// Layers as a text such as `0-7,12` or `last:8`, or their numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum LayerList {
-    Text(String),
-    Numbers(Vec<usize>),
-}
-
-impl LayerList {
-    pub fn text(&self) -> String {
-        match self {
-            LayerList::Text(text) => text.clone(),
-            LayerList::Numbers(numbers) => {
-                let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-                numbers.join(",")
-            }
-        }
-    }
-}
-
-/// Steps, or a share of all steps such as "3%".
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Warmup {
-    Steps(usize),
-    Text(String),
-}
-
-impl Warmup {
-    /// The number of steps, a share rounded down.
-    pub fn steps(&self, total: usize) -> Result<usize> {
-        let text = match self {
-            Warmup::Steps(steps) => return Ok(*steps),
-            Warmup::Text(text) => text.trim(),
-        };
-        let share = text
-            .strip_suffix('%')
-            .map(|share| share.trim().parse::<f64>());
-        match (share, text.parse::<usize>()) {
-            (Some(Ok(share)), _) if (0.0..=100.0).contains(&share) => {
-                Ok((total as f64 * share / 100.0) as usize)
-            }
-            (None, Ok(steps)) => Ok(steps),
-            _ => bail!(
-                Usage,
-                "warmup {text:?} is neither a number of steps nor a share such as 3%"
-            ),
-        }
-    }
-}
-
 impl TrainOptions {
     pub fn role_header(&self) -> RoleHeader {
         match self.mask_role_header {
             OnOff::On => RoleHeader::Masked,
             OnOff::Off => RoleHeader::Learned,
+        }
+    }
+
+    pub fn vocab_slice(&self) -> Option<usize> {
+        (self.vocab_slice > 0).then_some(self.vocab_slice)
+    }
+
+    pub fn placement(&self) -> Placement {
+        Placement {
+            together: self.chunk_layers.max(1),
+            residence: match self.stream_layers {
+                true => Residence::Streamed,
+                false => Residence::Mapped,
+            },
         }
     }
 
@@ -339,9 +226,22 @@ impl TrainOptions {
                 "output is missing; name a file such as adapter.safetensors or a directory such as adapter/"
             );
         }
+        if self.checkpointing == CheckpointingOption::Off {
+            let units = [
+                ("stream-layers", self.stream_layers),
+                ("chunk-layers", self.chunk_layers > 0),
+            ];
+            if let Some((name, _)) = units.iter().find(|(_, given)| *given) {
+                return Err(error!(
+                    Usage,
+                    "{name} needs activations that are computed again, and checkpointing is off"
+                )
+                .hint("leave --checkpointing off away"));
+            }
+        }
         self.save_every.every()?;
         if self.save_best && self.eval_data.is_none() && self.eval_split == 0.0 {
-            return Err(crate::error!(Usage, "save-best needs an evaluation")
+            return Err(error!(Usage, "save-best needs an evaluation")
                 .hint("add --eval-split 0.1 or --eval-data FILE"));
         }
         if self.eval_data.is_some() && self.eval_split > 0.0 {
@@ -386,13 +286,5 @@ mod tests {
                 "{json}"
             );
         }
-    }
-
-    #[test]
-    fn warmup_is_steps_or_a_share_rounded_down() {
-        assert_eq!(Warmup::Steps(7).steps(10).unwrap(), 7);
-        assert_eq!(Warmup::Text("3%".to_owned()).steps(99).unwrap(), 2);
-        assert_eq!(Warmup::Text("12".to_owned()).steps(99).unwrap(), 12);
-        assert!(Warmup::Text("fast".to_owned()).steps(99).is_err());
     }
 }

@@ -31,6 +31,8 @@ pub struct Settings {
     pub sample_every: usize,
     pub seed: u64,
     pub activations: Activations,
+    /// Rows of the vocabulary whose logits are in memory at a time, when that is asked for.
+    pub vocab_slice: Option<usize>,
 }
 
 /// A run that is over: how it ended and what it reached.
@@ -163,10 +165,15 @@ impl Trainer<'_> {
         let (mut loss, mut tokens) = (0.0, 0);
         for batch in &batches {
             let Settings {
-                seed, activations, ..
+                seed,
+                activations,
+                vocab_slice,
+                ..
             } = self.settings;
             let ctx = Ctx::train(batch.rows.clone(), index as u64 + 1, seed);
-            let ctx = ctx.with_activations(activations);
+            let ctx = ctx
+                .with_activations(activations)
+                .with_vocab_slice(vocab_slice);
             let losses = self.model.losses(&batch.ids, &batch.targets, &ctx)?;
             loss += sum(&losses)?;
             tokens += batch.tokens();
@@ -251,6 +258,7 @@ impl Trainer<'_> {
             }
             let batch = Batch::new(self.eval, &[number])?;
             let ctx = Ctx::infer(batch.rows.clone());
+            let ctx = ctx.with_vocab_slice(self.settings.vocab_slice);
             loss += sum(&self.model.losses(&batch.ids, &batch.targets, &ctx)?)?;
             targets += batch.target_count;
         }

@@ -70,12 +70,12 @@ type Losses = fn(&Decoder, &Tensor, &Tensor, &Ctx) -> Result<Tensor>;
 
 /// Losses with the graph of every layer kept, and the logits of all tokens at once.
 fn plain(model: &Decoder, ids: &Tensor, targets: &Tensor, ctx: &Ctx) -> Result<Tensor> {
-    let mut x = model.embedding.forward(ids, ctx)?;
-    if model.spec.embedding_scale != 1.0 {
-        x = x.scale(model.spec.embedding_scale)?;
-    }
+    let mut x = model
+        .embedding
+        .forward(std::slice::from_ref(ids), ctx)?
+        .remove(0);
     for layer in &model.layers {
-        x = layer.segment.forward(&[x], ctx)?.remove(0);
+        x = layer.forward(&[x], ctx)?.remove(0);
     }
     let hidden = model.norm.forward(&x)?;
     model.project(&hidden, ctx)?.cross_entropy(targets)

@@ -10,7 +10,7 @@ use crate::backend::memory;
 use crate::data::Dealer;
 use crate::error;
 use crate::error::{Error, Result};
-use crate::exec::{Machine, Measured, MemoryPlan, Work};
+use crate::exec::{Machine, Measured, MemoryPlan, Placement, Work};
 use crate::format::{Checkpoint, adapter};
 use crate::lora::{LoraConfig, Targets};
 use crate::models::DecoderSpec;
@@ -154,9 +154,12 @@ impl<'a> Budget<'a> {
             activations: Activations::Kept,
             lora: self.lora.clone(),
         };
+        let as_loaded = self.options.placement() == Placement::default();
         let keep = match self.options.checkpointing {
             CheckpointingOption::On => false,
             CheckpointingOption::Off => true,
+            // Units are what is replayed.
+            CheckpointingOption::Auto if !as_loaded => false,
             CheckpointingOption::Auto => {
                 self.free.is_some() && self.leaves_guard_band(self.plan(&kept).total)
             }
@@ -181,6 +184,8 @@ impl<'a> Budget<'a> {
             tokens: micro.map(within).sum(),
             eval_tokens: within(&self.eval_tokens),
             activations: choice.activations,
+            placement: self.options.placement(),
+            vocab_slice: self.options.vocab_slice(),
             accumulates: choice.grad_accum > 1 && self.lengths.len() > per_step,
             moments: self.options.optimizer.moments(),
         };

@@ -1,6 +1,8 @@
 """Times training steps of PEFT on a GGUF base, dequantised: one line of seconds a step.
 
-    python peft_step.py MODEL.gguf TEXT DTYPE TOKENS STEPS THREADS
+    python peft_step.py MODEL.gguf TEXT DTYPE BATCH TOKENS STEPS THREADS CHECKPOINTING
+
+TOKENS: of each of the BATCH samples of a step. CHECKPOINTING: on or off.
 """
 
 import sys
@@ -11,8 +13,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-gguf, text, dtype, tokens, steps, threads = sys.argv[1:]
-tokens, steps = int(tokens), int(steps)
+gguf, text, dtype, batch, tokens, steps, threads, checkpointing = sys.argv[1:]
+batch, tokens, steps = int(batch), int(tokens), int(steps)
 torch.set_num_threads(int(threads))
 torch.manual_seed(0)
 path = Path(gguf)
@@ -21,10 +23,12 @@ model = AutoModelForCausalLM.from_pretrained(
 )
 targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 model = get_peft_model(model, LoraConfig(r=8, lora_alpha=16, target_modules=targets, task_type="CAUSAL_LM"))
+if checkpointing == "on":
+    model.gradient_checkpointing_enable({"use_reentrant": False})
 model.train()
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, weight_decay=0.0)
 # Any ids of the vocabulary cost the same; those of the text's bytes need no tokenizer.
-ids = torch.tensor(list(Path(text).read_bytes()[: tokens * steps])).view(steps, 1, tokens)
+ids = torch.tensor(list(Path(text).read_bytes()[: steps * batch * tokens])).view(steps, batch, tokens)
 for step in ids:
     start = time.perf_counter()
     loss = model(input_ids=step, labels=step, use_cache=False).loss

@@ -1,118 +1,158 @@
-// Seconds per training step and peak memory, amv-train beside PEFT, alternating in one run:
+// A training step of amv-train beside one of PEFT, both sides alternating in one run, and the goals they are measured by.
 //
-//   node bench/step.mjs                 SmolLM2-135M Q4_1, rank 8, all linear, batch 1 x 512, 2 threads
-//   node bench/step.mjs --without-peft  our side alone; PEFT needs 6 GB of Python packages
+//   node bench/step.mjs [--rounds N] [--quick] [--without-peft]
 //
-// The base is fetched by __test__/reference/fetch-smollm2.sh. Peak memory is the child's VmHWM, mapped pages included.
+// SmolLM2-135M Q4_1 (fetched by __test__/reference/fetch-smollm2.sh), rank 8 on all linear layers, 512 tokens a step, two threads.
+// PEFT takes the same file, dequantised, and 6 GB of Python packages, which are installed in target/bench-venv.
 
-import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
+import {
+  ROOT,
+  TEXT,
+  alternate,
+  given,
+  megabytes,
+  option,
+  run,
+  table,
+  train,
+} from "./measure.mjs";
 
-const root = path.join(path.dirname(fileURLToPath(import.meta.url)), "..");
-const MODEL = path.join(root, "target/parity/SmolLM2-135M-Instruct.Q4_1.gguf");
-const TEXT = "/usr/share/common-licenses/GPL-3";
-const ROUNDS = 3;
-const STEPS = 4; // the first one warms up and is not counted
+const MODEL = path.join(ROOT, "target/parity/SmolLM2-135M-Instruct.Q4_1.gguf");
 const THREADS = 2;
 const TOKENS = 512;
-/** Floating-point operations of a step, without and with replay, and what the inner loop of an f32 product reaches on two cores. */
+const VOCAB_SLICE = 1024;
+const ROUNDS = option("--rounds", given("--quick") ? 1 : 3);
+const STEPS = given("--quick") ? 2 : 4; // the first one warms up and is not counted
+/** Floating-point operations of a step, without and with replay. */
 const GFLOP = { off: 274, on: 411 };
-const PEAK_GFLOPS = 210;
 
-/** Runs a command; resolves to the lines it printed and its peak resident memory in bytes. */
-function run(command, args) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, args, {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    let output = "";
-    let peak = 0;
-    const watch = setInterval(() => {
-      try {
-        const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
-        peak = 1024 * Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) || peak;
-      } catch {
-        // The child has ended.
-      }
-    }, 20);
-    child.stdout.on("data", (text) => (output += text));
-    child.on("error", reject);
-    child.on("close", (code) => {
-      clearInterval(watch);
-      if (code === 0) resolve({ lines: output.trim().split("\n"), peak });
-      else reject(new Error(`${command} ended with code ${code}`));
-    });
-  });
+/** Samples by tokens of each. */
+const LONG = { batch: 1, length: TOKENS };
+const SHORT = { batch: 8, length: TOKENS / 8 };
+
+/** What the inner loop of an f32 product reaches on two cores: as bench/kernels.rs has measured it, or on the first machine. */
+function peakGflops() {
+  const file = path.join(ROOT, "target/bench/peaks.json");
+  if (!existsSync(file)) return 210;
+  const { threads, f32 } = JSON.parse(readFileSync(file, "utf8"));
+  return threads === THREADS ? f32 : 210;
 }
 
-async function ours(precision, checkpointing) {
-  const folder = mkdtempSync(path.join(tmpdir(), "amv-bench-"));
-  try {
-    const args = ["train", "--model", MODEL, "--data", TEXT, "--json"];
-    args.push("--seq-len", TOKENS, "--max-steps", STEPS, "--no-shuffle");
-    args.push("--precision", precision, "--checkpointing", checkpointing);
-    args.push("--threads", THREADS, "--output", `${folder}/adapter/`);
-    const bin = path.join(root, "bin/amv-train.js");
-    const { lines, peak } = await run(process.execPath, [bin, ...args]);
-    const steps = lines.map((line) => JSON.parse(line));
-    const counted = steps.filter(({ type }) => type === "step").slice(1);
-    const seconds = counted.map((step) => step.tokens / step.tokensPerSecond);
-    return { seconds: Math.min(...seconds), peak };
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+function ours(precision, checkpointing, { batch, length }, more = []) {
+  const options = ["--model", MODEL, "--max-steps", STEPS];
+  options.push("--seq-len", length, "--batch-size", batch);
+  options.push("--precision", precision, "--checkpointing", checkpointing);
+  options.push("--threads", THREADS, ...more);
+  return train(options);
 }
 
-async function peft(dtype) {
-  const python = path.join(root, "target/bench-venv/bin/python");
+async function peft(dtype, checkpointing, { batch, length }) {
+  const script = path.join(ROOT, "bench/peft_step.py");
+  const args = [MODEL, TEXT, dtype, batch, length, STEPS, THREADS];
+  const { lines, peak } = await run(python(), [script, ...args, checkpointing]);
+  const seconds = lines.slice(1).map(({ text }) => Number(text));
+  return { seconds: Math.min(...seconds), first: lines[0].seconds, peak };
+}
+
+/** The Python that has PEFT; installs it when it is not there. */
+function python() {
+  const venv = path.join(ROOT, "target/bench-venv");
+  const python = path.join(venv, "bin/python");
   if (!existsSync(python)) {
-    const venv = path.join(root, "target/bench-venv");
     execFileSync("python3", ["-m", "venv", venv], { stdio: "inherit" });
-    const requirements = path.join(root, "bench/requirements.txt");
+    const requirements = path.join(ROOT, "bench/requirements.txt");
     const install = ["-m", "pip", "install", "--quiet", "-r", requirements];
     execFileSync(python, install, { stdio: "inherit" });
   }
-  const script = path.join(root, "bench/peft_step.py");
-  const args = [MODEL, TEXT, dtype, TOKENS, STEPS, THREADS].map(String);
-  const { lines, peak } = await run(python, [script, ...args]);
-  return { seconds: Math.min(...lines.slice(1).map(Number)), peak };
+  return python;
 }
 
+const AUTO = "amv-train auto";
+const F32 = "amv-train f32";
+const SMALL = "amv-train auto, replaying, sliced";
+const BATCH = "amv-train auto, 8 x 64";
+const PEFT = ["PEFT f32", "PEFT bf16"];
+const PEFT_BATCH = ["PEFT f32, 8 x 64", "PEFT bf16, 8 x 64"];
+
+const slice = ["--vocab-slice", VOCAB_SLICE];
 const sides = [
-  ["amv-train auto", () => ours("auto", "off"), GFLOP.off],
-  ["amv-train f32", () => ours("f32", "off"), GFLOP.off],
-  ["amv-train auto, replaying", () => ours("auto", "on"), GFLOP.on],
-  ["amv-train f32, replaying", () => ours("f32", "on"), GFLOP.on],
+  [AUTO, () => ours("auto", "off", LONG)],
+  [F32, () => ours("f32", "off", LONG)],
+  [SMALL, () => ours("auto", "on", LONG, slice)],
+  [BATCH, () => ours("auto", "off", SHORT)],
 ];
-if (!process.argv.includes("--without-peft")) {
-  sides.push(["PEFT f32", () => peft("float32")]);
-  sides.push(["PEFT bf16", () => peft("bfloat16")]);
+if (!given("--without-peft")) {
+  sides.push(
+    [PEFT[0], () => peft("float32", "off", LONG)],
+    [PEFT[1], () => peft("bfloat16", "off", LONG)],
+    ["PEFT bf16, replaying", () => peft("bfloat16", "on", LONG)],
+    [PEFT_BATCH[0], () => peft("float32", "off", SHORT)],
+    [PEFT_BATCH[1], () => peft("bfloat16", "off", SHORT)],
+  );
 }
-execFileSync(path.join(root, "__test__/reference/fetch-smollm2.sh"));
-const best = new Map();
-for (let round = 0; round < ROUNDS; round++) {
-  for (const [name, measure, gflop] of sides) {
-    const { seconds, peak } = await measure();
-    const known = best.get(name) ?? { seconds: Infinity, peak: 0, gflop };
-    best.set(name, {
-      ...known,
-      seconds: Math.min(known.seconds, seconds),
-      peak: Math.max(known.peak, peak),
-    });
-  }
-}
-console.log("| who | step | tokens/s | peak RSS | over the f32 floor |");
-console.log("|---|---|---|---|---|");
-for (const [name, { seconds, peak, gflop }] of best) {
-  const cells = [
+
+execFileSync(path.join(ROOT, "__test__/reference/fetch-smollm2.sh"));
+const best = await alternate(ROUNDS, sides);
+
+const peak = peakGflops();
+const rows = [...best].map(([name, { seconds, peak: bytes, first }]) => {
+  const gflop = name.includes("replaying") ? GFLOP.on : GFLOP.off;
+  return [
     name,
     `${seconds.toFixed(2)} s`,
     (TOKENS / seconds).toFixed(0),
-    `${(peak / 1e6).toFixed(0)} MB`,
-    gflop ? `${((seconds * PEAK_GFLOPS) / gflop).toFixed(2)} x` : "",
+    megabytes(bytes),
+    `${((seconds * peak) / gflop).toFixed(2)} x`,
+    `${first.toFixed(1)} s`,
   ];
-  console.log(`| ${cells.join(" | ")} |`);
+});
+const titles = ["who", "step", "tokens/s", "peak RSS"];
+titles.push(`over the floor at ${peak} GFLOP/s`, "start to first step");
+table(titles, rows);
+
+if (!given("--without-peft")) {
+  /** The side that takes the fewest seconds. */
+  const fastest = (names) =>
+    names.reduce((a, b) =>
+      best.get(a).seconds <= best.get(b).seconds ? a : b,
+    );
+  const rival = fastest(PEFT);
+  const batchRival = fastest(PEFT_BATCH);
+  const soonest = PEFT.reduce((a, b) =>
+    best.get(a).first <= best.get(b).first ? a : b,
+  );
+  /** How many times less of `kind` ours takes: more is better for speed, memory and waiting alike. */
+  const times = (kind, ours, theirs) =>
+    best.get(theirs)[kind] / best.get(ours)[kind];
+  const goals = [
+    [`${AUTO}: speed beside ${rival}`, times("seconds", AUTO, rival), 2.5],
+    [`${AUTO}: memory beside ${rival}`, times("peak", AUTO, rival), 3],
+    [`${F32}: speed beside ${PEFT[0]}`, times("seconds", F32, PEFT[0]), 1.6],
+    [`${SMALL}: memory beside ${rival}`, times("peak", SMALL, rival), 8],
+    [`${SMALL}: speed beside ${rival}`, times("seconds", SMALL, rival), 1.5],
+    [
+      `${BATCH}: speed beside ${batchRival}`,
+      times("seconds", BATCH, batchRival),
+      2,
+    ],
+    [
+      `${AUTO}: start to first step beside ${soonest}`,
+      times("first", AUTO, soonest),
+      5,
+    ],
+  ];
+  console.log("");
+  table(
+    ["goal: times less time or memory", "measured", "goal", "of goal", ""],
+    goals.map(([name, measured, goal]) => [
+      name,
+      `${measured.toFixed(2)} x`,
+      `${goal} x`,
+      (measured / goal).toFixed(2),
+      measured >= goal ? "met" : "missed",
+    ]),
+  );
 }

@@ -2,6 +2,8 @@
 //! A block is a `#[repr(C)]` struct of bytes: its size is that of the file, its alignment 1, so packed bytes are cast, never copied.
 //! Unpacking goes in two steps, small numbers by constant shifts on bytes, then scales: that vectorises without any target feature.
 
+use std::hint::black_box;
+
 use bytemuck::{AnyBitPattern, NoUninit};
 use half::f16;
 
@@ -18,8 +20,15 @@ pub fn each_block<B: AnyBitPattern, const N: usize>(
     const { assert!(align_of::<B>() == 1, "blocks lie at any address") };
     let blocks: &[B] = bytemuck::cast_slice(packed);
     for (block, values) in blocks.iter().zip(values.as_chunks_mut().0) {
-        unpack(block, values);
+        unpack(if N > 1 { alone(block) } else { block }, values);
     }
+}
+
+/// The same reference, whose origin is hidden from the compiler: where it sees that more blocks follow, it puts them side
+/// by side in the lanes of vectors, and gathers and scatters.
+#[inline(always)]
+pub fn alone<T>(reference: T) -> T {
+    black_box(reference)
 }
 
 /// Calls `pack` with each `N` values and the block of `packed` they go into; under the same condition.

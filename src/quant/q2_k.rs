@@ -9,7 +9,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::backend::cpu::vectorised;
 
-use super::block::{Half, each_block, each_packed};
+use super::block::{Half, alone, each_block, each_packed};
 use super::search::{Ranged, search_ranges};
 
 #[derive(Clone, Copy, AnyBitPattern, NoUninit)]
@@ -37,6 +37,7 @@ vectorised! {
                     q[96 + l] = qs[l] >> 6;
                 }
                 for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+                    let values = alone(values);
                     let scale = d * (sc[k] & 15) as f32;
                     let min = dmin * (sc[k] >> 4) as f32;
                     for (value, q) in values.iter_mut().zip(&q[16 * k..]) {

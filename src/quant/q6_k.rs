@@ -10,7 +10,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::backend::cpu::vectorised;
 
-use super::block::{Half, each_block, each_packed};
+use super::block::{Half, alone, each_block, each_packed};
 use super::search::{Scaled, nearest, search_scales};
 
 #[derive(Clone, Copy, AnyBitPattern, NoUninit)]
@@ -39,6 +39,7 @@ vectorised! {
                     q[96 + l] = (ql[32 + l] >> 4) | (qh[l] >> 6) << 4;
                 }
                 for (k, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+                    let values = alone(values);
                     let scale = d * scales[k] as f32;
                     for (value, q) in values.iter_mut().zip(&q[16 * k..]) {
                         *value = scale * (*q as f32 - 32.0);

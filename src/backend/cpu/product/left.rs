@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::kernel::{Kernel, Tile};
-use super::pack::{Cut, Grouped, group_rows, join_steps, side_by_side};
+use super::pack::{Cut, Grouped, Laid, lay_rows};
 use crate::backend::Buffer;
 
 pub struct Left {
@@ -39,14 +39,14 @@ impl Left {
                 let first = strip * kernel.rows;
                 let count = kernel.rows.min(rows - first);
                 let x = &x[first * terms..(first + count) * terms];
-                let rows = group_rows(kernel, (count, terms), x, kernel.unsigned_left, grouped);
-                side_by_side((count, cut.groups()), rows, cut.groups(), groups, count);
-                join_steps(kernel, groups, count);
-                for (row, values) in grouped.scales.chunks(cut.blocks).enumerate() {
-                    for (block, value) in values.iter().enumerate() {
-                        scales[block * count + row] = *value;
-                    }
-                }
+                let into = Laid {
+                    width: count,
+                    groups,
+                    scales,
+                    sums: &mut [],
+                };
+                let offset = if kernel.unsigned_left { 128 } else { 0 };
+                lay_rows(kernel, (count, terms), x, offset, grouped, into);
             });
         Left {
             kernel_rows: kernel.rows,

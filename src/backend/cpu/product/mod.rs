@@ -8,6 +8,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod int8;
 mod kernel;
 mod left;
 pub mod narrow;

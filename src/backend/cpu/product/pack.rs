@@ -1,5 +1,6 @@
 //! f32 rows to the 32-bit groups that tiles read: one f32, two bf16 or four int8 of one row, lying one after another.
 
+use super::int8;
 use super::kernel::{DEPTH, Kernel, Precision};
 use crate::backend::cpu::features::vectorised;
 
@@ -40,6 +41,45 @@ impl Cut {
     }
 }
 
+/// Where rows are laid side by side: each row is a column of these, `width` apart from term to term.
+pub struct Laid<'a> {
+    pub width: usize,
+    /// [groups, width]
+    pub groups: &'a mut [u32],
+    /// [blocks, width], int8 only.
+    pub scales: &'a mut [f32],
+    /// [blocks, width]: the sums of the int8 values; empty where nobody asks.
+    pub sums: &'a mut [i32],
+}
+
+/// Rounds `rows` rows of `terms` values to `kernel`'s precision and lays them side by side. `offset` is added to every int8.
+pub fn lay_rows(
+    kernel: &Kernel,
+    (rows, terms): (usize, usize),
+    values: &[f32],
+    offset: u8,
+    grouped: &mut Grouped,
+    into: Laid,
+) {
+    let cut = Cut::of(terms, kernel);
+    let size = (rows, cut.groups());
+    let into = match kernel.precision {
+        Precision::Int8 => int8::lay_rows((rows, terms), &cut, values, offset, into),
+        Precision::F32 | Precision::Bf16 => Some(into),
+    };
+    let Some(into) = into else { return };
+    let groups = group_rows(kernel, (rows, terms), values, offset, grouped);
+    side_by_side(size, groups, cut.groups(), into.groups, into.width);
+    join_steps(kernel, into.groups, into.width);
+    for (at, (scale, sum)) in grouped.scales.iter().zip(&grouped.sums).enumerate() {
+        let at = at % cut.blocks * into.width + at / cut.blocks;
+        into.scales[at] = *scale;
+        if let Some(into) = into.sums.get_mut(at) {
+            *into = *sum;
+        }
+    }
+}
+
 /// Rows in groups, before they are laid side by side.
 #[derive(Default)]
 pub struct Grouped {
@@ -51,12 +91,12 @@ pub struct Grouped {
     pub sums: Vec<i32>,
 }
 
-/// Rounds rows of `terms` values to `kernel`'s precision. `unsigned` adds 128 to every int8. Gives the groups, [rows, groups].
-pub fn group_rows<'a>(
+/// Rounds rows of `terms` values to `kernel`'s precision. Gives the groups, [rows, groups].
+fn group_rows<'a>(
     kernel: &Kernel,
     (rows, terms): (usize, usize),
     values: &'a [f32],
-    unsigned: bool,
+    offset: u8,
     into: &'a mut Grouped,
 ) -> &'a [u32] {
     let cut = Cut::of(terms, kernel);
@@ -78,14 +118,7 @@ pub fn group_rows<'a>(
             Precision::Int8 => {
                 let range = row * cut.blocks..(row + 1) * cut.blocks;
                 let (scales, sums) = (&mut into.scales[range.clone()], &mut into.sums[range]);
-                quantise_row(
-                    values,
-                    &cut,
-                    if unsigned { 128 } else { 0 },
-                    groups,
-                    scales,
-                    sums,
-                );
+                int8::quantise_row(values, &cut, offset, groups, scales, sums);
             }
         }
     }
@@ -124,74 +157,6 @@ vectorised! {
     }
 }
 
-/// The bits of the largest magnitude; those of a NaN are larger than any.
-#[inline(always)]
-fn magnitude(value: f32) -> u32 {
-    value.to_bits() & 0x7fff_ffff
-}
-
-/// Adding and taking away 1.5·2²³ rounds to a whole number, which then stands in the low bits of the sum.
-const ROUND: f32 = 12_582_912.0;
-
-/// What an int8 stands for, and its inverse. Not finite when `largest` is not, so the product is not either.
-#[inline(always)]
-fn scale_of(largest: u32) -> (f32, f32) {
-    let largest = f32::from_bits(largest);
-    let scale = largest / 127.0;
-    // The inverse of a subnormal would be infinite: what small values add is below f32 then.
-    (
-        scale,
-        if largest > 1e-35 {
-            127.0 / largest
-        } else {
-            0.0
-        },
-    )
-}
-
-#[inline(always)]
-fn rounded(value: f32, inverse: f32) -> i32 {
-    ((value * inverse + ROUND).to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32)
-}
-
-vectorised! {
-    fn quantise_row(
-        values: &[f32],
-        cut: &Cut,
-        offset: i32,
-        groups: &mut [u32],
-        scales: &mut [f32],
-        sums: &mut [i32],
-    ) {
-        for (block, values) in values.chunks(cut.depth).enumerate() {
-            let mut padded = [0.0; DEPTH];
-            let values: &[f32; DEPTH] = match values.try_into() {
-                Ok(values) => values,
-                Err(_) => {
-                    padded[..values.len()].copy_from_slice(values);
-                    &padded
-                }
-            };
-            let largest = values.iter().fold(0, |largest, &value| magnitude(value).max(largest));
-            let (scale, inverse) = scale_of(largest);
-            scales[block] = scale;
-            let mut whole = [0i32; DEPTH];
-            for (whole, &value) in whole.iter_mut().zip(values) {
-                *whole = rounded(value, inverse);
-            }
-            sums[block] = whole.iter().fold(0, |sum: i32, &whole| sum.wrapping_add(whole));
-            let mut bytes = [0u8; DEPTH];
-            for (byte, whole) in bytes.iter_mut().zip(&whole) {
-                *byte = whole.wrapping_add(offset) as u8;
-            }
-            let groups = &mut groups[block * cut.steps..][..cut.steps];
-            for (group, bytes) in groups.iter_mut().zip(bytes.as_chunks::<4>().0) {
-                *group = u32::from_le_bytes(*bytes);
-            }
-        }
-    }
-}
-
 /// A block of terms of the right operand, as rows of `columns` values: [terms, columns] to strips of [steps, width].
 pub struct ColumnBlock<'a> {
     pub values: &'a [f32],
@@ -211,7 +176,7 @@ pub fn group_columns(kernel: &Kernel, cut: &Cut, block: ColumnBlock) {
         let first = strip * width;
         let count = width.min(block.columns - first);
         let groups = &mut block.groups[strip * cut.steps * width..][..cut.steps * width];
-        let rows = Rows {
+        let rows = Columns {
             values: &block.values[first..],
             stride: block.columns,
             terms,
@@ -225,7 +190,7 @@ pub fn group_columns(kernel: &Kernel, cut: &Cut, block: ColumnBlock) {
                     &mut block.scales[first..][..width],
                     &mut block.sums[first..][..width],
                 );
-                quantise_columns(&rows, groups, scales, sums);
+                int8::lay_columns(&rows, groups, scales, sums);
                 start_from(kernel, sums);
             }
         }
@@ -234,7 +199,7 @@ pub fn group_columns(kernel: &Kernel, cut: &Cut, block: ColumnBlock) {
 }
 
 /// [steps, width] to [steps / 2, width, 2] for a kernel that takes two groups of a row together.
-pub fn join_steps(kernel: &Kernel, groups: &mut [u32], width: usize) {
+fn join_steps(kernel: &Kernel, groups: &mut [u32], width: usize) {
     if kernel.together == 2 {
         join_two_steps(groups, width);
     }
@@ -263,16 +228,17 @@ pub fn start_from(kernel: &Kernel, sums: &mut [i32]) {
 }
 
 /// `count` columns of `terms` rows.
-struct Rows<'a> {
-    values: &'a [f32],
-    stride: usize,
-    terms: usize,
-    count: usize,
+pub struct Columns<'a> {
+    pub values: &'a [f32],
+    pub stride: usize,
+    pub terms: usize,
+    pub count: usize,
 }
 
-impl Rows<'_> {
+impl Columns<'_> {
+    /// The values of a term; none beyond the last.
     #[inline(always)]
-    fn row(&self, term: usize) -> &[f32] {
+    pub fn row(&self, term: usize) -> &[f32] {
         if term < self.terms {
             &self.values[term * self.stride..][..self.count]
         } else {
@@ -282,7 +248,7 @@ impl Rows<'_> {
 }
 
 vectorised! {
-    fn copy_columns(rows: &Rows, width: usize, groups: &mut [u32]) {
+    fn copy_columns(rows: &Columns, width: usize, groups: &mut [u32]) {
         for (term, groups) in groups.chunks_exact_mut(width).enumerate() {
             groups.fill(0);
             for (group, value) in groups.iter_mut().zip(rows.row(term)) {
@@ -293,7 +259,7 @@ vectorised! {
 }
 
 vectorised! {
-    fn pair_columns(rows: &Rows, width: usize, groups: &mut [u32]) {
+    fn pair_columns(rows: &Columns, width: usize, groups: &mut [u32]) {
         for (step, groups) in groups.chunks_exact_mut(width).enumerate() {
             groups.fill(0);
             for (group, low) in groups.iter_mut().zip(rows.row(2 * step)) {
@@ -306,36 +272,8 @@ vectorised! {
     }
 }
 
-vectorised! {
-    fn quantise_columns(rows: &Rows, groups: &mut [u32], scales: &mut [f32], sums: &mut [i32]) {
-        let width = scales.len();
-        let mut largest = [0u32; MOST_COLUMNS];
-        for term in 0..rows.terms {
-            for (largest, &value) in largest.iter_mut().zip(rows.row(term)) {
-                *largest = (*largest).max(magnitude(value));
-            }
-        }
-        let mut inverses = [0.0; MOST_COLUMNS];
-        for ((scale, inverse), &largest) in scales.iter_mut().zip(&mut inverses).zip(&largest) {
-            (*scale, *inverse) = scale_of(largest);
-        }
-        sums.fill(0);
-        for (step, groups) in groups.chunks_exact_mut(width).enumerate() {
-            groups.fill(0);
-            for byte in 0..4 {
-                let row = rows.row(4 * step + byte);
-                for (((group, &value), inverse), sum) in groups.iter_mut().zip(row).zip(&inverses).zip(sums.iter_mut()) {
-                    let whole = rounded(value, *inverse);
-                    *sum = sum.wrapping_add(whole);
-                    *group |= (whole as u32 & 0xff) << (8 * byte);
-                }
-            }
-        }
-    }
-}
-
 /// Most columns of any kernel's tile.
-const MOST_COLUMNS: usize = 32;
+pub const MOST_COLUMNS: usize = 32;
 
 /// Lays `rows` of groups, `stride` apart, side by side: column by column, `rows` of them together and `width` apart.
 pub fn side_by_side(

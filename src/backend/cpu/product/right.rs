@@ -5,9 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::kernel::{Kernel, Precision, Tile};
-use super::pack::{
-    ColumnBlock, Cut, Grouped, group_columns, group_rows, join_steps, side_by_side, start_from,
-};
+use super::pack::{ColumnBlock, Cut, Grouped, Laid, group_columns, lay_rows, start_from};
 use crate::backend::Buffer;
 use crate::error::Result;
 
@@ -91,7 +89,7 @@ impl Right {
 
     /// A strip at a time: its rows of the matrix become columns.
     fn take_outputs(&mut self, kernel: &Kernel, matrix: &dyn Matrix, piece: &Piece) -> Result<()> {
-        let (width, cut, terms) = (self.columns, self.cut, piece.terms.len());
+        let (width, terms) = (self.columns, piece.terms.len());
         let (groups_apart, scales_apart) = self.strip;
         let (mut values, mut grouped) = (Buffer::stale(width * terms), Grouped::default());
         for (strip, groups) in self.groups.words_mut().chunks_mut(groups_apart).enumerate() {
@@ -99,19 +97,16 @@ impl Right {
             let count = width.min(piece.outputs.end - first);
             let values = &mut values[..count * terms];
             matrix.unpack(first, values)?;
-            let rows = group_rows(kernel, (count, terms), values, false, &mut grouped);
-            side_by_side((count, cut.groups()), rows, cut.groups(), groups, width);
-            join_steps(kernel, groups, width);
-            if self.scales.is_empty() {
-                continue;
-            }
-            let scales = &mut self.scales[strip * scales_apart..][..scales_apart];
-            let sums = &mut self.sums[strip * scales_apart..][..scales_apart];
-            for (at, (scale, sum)) in grouped.scales.iter().zip(&grouped.sums).enumerate() {
-                let (row, block) = (at / cut.blocks, at % cut.blocks);
-                scales[block * width + row] = *scale;
-                sums[block * width + row] = *sum;
-            }
+            let at = (strip * scales_apart).min(self.scales.len());
+            let end = (at + scales_apart).min(self.scales.len());
+            let sums = &mut self.sums[at..end];
+            let into = Laid {
+                width,
+                groups,
+                scales: &mut self.scales[at..end],
+                sums,
+            };
+            lay_rows(kernel, (count, terms), values, 0, &mut grouped, into);
             start_from(kernel, sums);
         }
         Ok(())

@@ -27,7 +27,7 @@ pub fn avx512(
                 _mm512_maskz_loadu_epi32(readable, from.as_ptr().add(row * stride + first).cast())
             };
         }
-        let y = transposed(x);
+        let y = turned(x);
         for (column, y) in y.iter().enumerate().take(count) {
             // Safety: `rows` values lie in column `first + column`.
             unsafe {
@@ -42,7 +42,7 @@ pub fn avx512(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn transposed(x: [__m512i; 16]) -> [__m512i; 16] {
+pub fn turned(x: [__m512i; 16]) -> [__m512i; 16] {
     let mut pairs = x;
     for i in 0..8 {
         pairs[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);

@@ -155,15 +155,11 @@ pub fn vectorise<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// a·b + c, rounded once where `FUSED`: only for code compiled for instruction sets that can, else it is a call of a function.
-#[inline(always)]
-pub fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
-    if FUSED { a.mul_add(b, c) } else { a * b + c }
-}
-
 /// Compiles a plain loop for the vector lengths of the architecture; the best that is present runs. The operations and
-/// their order are those of the source in every case, so are the results; except that of [`multiply_add`], which a loop
-/// calls with the constant `FUSED` that it is given.
+/// their order are those of the source in every case, so are the results; except those of `L`, the [`Lanes`] of the
+/// instruction set, which a loop may use by that name.
+///
+/// [`Lanes`]: super::lanes::Lanes
 macro_rules! vectorised {
     (
         $(#[$doc:meta])*
@@ -174,19 +170,19 @@ macro_rules! vectorised {
         $vis fn $name($($arg: $type),*) $(-> $out)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn plain<const FUSED: bool>($($arg: $type),*) $(-> $out)? $body
+            fn plain<L: $crate::backend::cpu::lanes::Lanes>($($arg: $type),*) $(-> $out)? $body
             #[cfg(target_arch = "x86_64")]
             {
-                use $crate::backend::cpu::Feature;
+                use $crate::backend::cpu::{Feature, lanes};
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
                 #[allow(clippy::too_many_arguments)]
                 fn avx512($($arg: $type),*) $(-> $out)? {
-                    plain::<true>($($arg),*)
+                    plain::<lanes::Avx512>($($arg),*)
                 }
                 #[target_feature(enable = "avx2,fma,f16c")]
                 #[allow(clippy::too_many_arguments)]
                 fn avx2($($arg: $type),*) $(-> $out)? {
-                    plain::<true>($($arg),*)
+                    plain::<lanes::Avx2>($($arg),*)
                 }
                 // Safety: only where the processor has what the function was compiled for.
                 if Feature::Avx512.present() {
@@ -196,7 +192,7 @@ macro_rules! vectorised {
                     return unsafe { avx2($($arg),*) };
                 }
             }
-            plain::<{ cfg!(target_arch = "aarch64") }>($($arg),*)
+            plain::<$crate::backend::cpu::lanes::Baseline>($($arg),*)
         }
     };
 }

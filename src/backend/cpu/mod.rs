@@ -2,6 +2,7 @@
 
 mod exp;
 mod features;
+pub(crate) mod lanes;
 mod machine;
 pub mod product;
 mod reduce;

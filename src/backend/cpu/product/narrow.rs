@@ -3,23 +3,22 @@
 
 use rayon::prelude::*;
 
+use super::pack::side_by_side;
 use crate::backend::Buffer;
-use crate::backend::cpu::features::{multiply_add, vectorised};
+use crate::backend::cpu::features::vectorised;
+use crate::backend::cpu::lanes::{LANES, Lanes};
 use crate::backend::cpu::product::Matrix;
-use crate::backend::cpu::reduce::across;
 use crate::error::Result;
 
 /// The longest side that counts as narrow.
 pub const NARROW: usize = 32;
 
-const LANES: usize = 16;
 /// Rows of the longer operand that one task takes.
 const ROWS: usize = 32;
-/// Columns whose sums are kept in registers.
-const COLUMNS: usize = 64;
-/// Lines of a sum over the rows of both operands that one task takes, and those it takes together.
+/// Columns of a sum over the rows of both operands that one task takes, and lines that are summed before they join the rest:
+/// the same with any number of threads, so that sums round the same.
+const STRIPE: usize = 2 * LANES;
 const SPAN: usize = 128;
-const LINES: usize = 8;
 
 /// y[m, n] = x[m, k]·wᵀ for `w` [n, k], `n` narrow.
 pub fn few_outputs(k: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
@@ -27,9 +26,7 @@ pub fn few_outputs(k: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
     y.par_chunks_mut(n * ROWS)
         .zip(x.par_chunks(k * ROWS))
         .for_each(|(y, x)| {
-            for (y, x) in y.chunks_mut(n).zip(x.chunks(k)) {
-                dots_of_row(x, w, y);
-            }
+            dots(k, x, w, y);
         });
 }
 
@@ -43,7 +40,7 @@ pub fn one_row(x: &[f32], matrix: &dyn Matrix, keep: bool, y: &mut [f32]) -> Res
             matrix.unpack(task * ROWS, rows)?;
             let mut sums = [0.0; ROWS];
             let sums = &mut sums[..y.len()];
-            dots_of_row(x, rows, sums);
+            dots(k, x, rows, sums);
             for (y, sum) in y.iter_mut().zip(sums) {
                 *y = if keep { *y + *sum } else { *sum };
             }
@@ -53,38 +50,86 @@ pub fn one_row(x: &[f32], matrix: &dyn Matrix, keep: bool, y: &mut [f32]) -> Res
 }
 
 vectorised! {
-    /// y[n] = w·x for `w` [n, k]: eight rows of w for each reading of x.
-    fn dots_of_row(x: &[f32], w: &[f32], y: &mut [f32]) {
-        let k = x.len();
-        let (eights, rest) = y.as_chunks_mut::<8>();
-        for (eight, y) in eights.iter_mut().enumerate() {
-            *y = dots::<FUSED, 8>(x, &w[8 * eight * k..]);
-        }
-        let first = 8 * eights.len();
-        for (row, y) in rest.iter_mut().enumerate() {
-            [*y] = dots::<FUSED, 1>(x, &w[(first + row) * k..]);
+    /// y[m, n] = x[m, k]·wᵀ for `w` [n, k].
+    fn dots(k: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
+        let n = w.len() / k;
+        if L::MANY {
+            dots_by_tiles::<L, 2, 8>(k, x, w, y, n);
+        } else {
+            dots_by_tiles::<L, 1, 4>(k, x, w, y, n);
         }
     }
 }
 
+/// `M` rows of x by `N` rows of w at a time.
 #[inline(always)]
-fn dots<const FUSED: bool, const N: usize>(x: &[f32], w: &[f32]) -> [f32; N] {
-    let k = x.len();
-    let mut sums = [[0.0; LANES]; N];
-    let (chunks, rest) = x.as_chunks::<LANES>();
-    for (chunk, x) in chunks.iter().enumerate() {
-        for (row, sums) in sums.iter_mut().enumerate() {
-            let w = &w[row * k + chunk * LANES..][..LANES];
-            for ((sum, x), w) in sums.iter_mut().zip(x).zip(w) {
-                *sum = multiply_add::<FUSED>(*x, *w, *sum);
+fn dots_by_tiles<L: Lanes, const M: usize, const N: usize>(
+    k: usize,
+    x: &[f32],
+    w: &[f32],
+    y: &mut [f32],
+    n: usize,
+) {
+    for (x, y) in x.chunks(M * k).zip(y.chunks_mut(M * n)) {
+        for first in (0..n).step_by(N) {
+            let w = &w[first * k..n.min(first + N) * k];
+            match x.len() == M * k && w.len() == N * k {
+                true => dots_of_tile::<L, M, N>(k, x, w, &mut y[first..], n),
+                false => {
+                    for (x, y) in x.chunks(k).zip(y.chunks_mut(n)) {
+                        for (w, y) in w.chunks(k).zip(&mut y[first..]) {
+                            dots_of_tile::<L, 1, 1>(k, x, w, std::slice::from_mut(y), 1);
+                        }
+                    }
+                }
             }
         }
     }
-    let done = k - rest.len();
-    std::array::from_fn(|row| {
-        let tail = rest.iter().zip(&w[row * k + done..]).map(|(x, w)| x * w);
-        across(sums[row]) + tail.sum::<f32>()
-    })
+}
+
+/// y[M, N] = x[M, k]·wᵀ for `w` [N, k]; rows of y are `stride` apart.
+#[inline(always)]
+fn dots_of_tile<L: Lanes, const M: usize, const N: usize>(
+    k: usize,
+    x: &[f32],
+    w: &[f32],
+    y: &mut [f32],
+    stride: usize,
+) {
+    let whole = k / LANES;
+    let x_lines: [&[[f32; LANES]]; M] = std::array::from_fn(|row| lines(x, row * k, whole));
+    let w_lines: [&[[f32; LANES]]; N] = std::array::from_fn(|row| lines(w, row * k, whole));
+    let mut sums = [[L::splat(0.0); N]; M];
+    for at in 0..whole {
+        let x: [L; M] = std::array::from_fn(|row| L::load(&x_lines[row][at]));
+        for column in 0..N {
+            let w = L::load(&w_lines[column][at]);
+            for row in 0..M {
+                sums[row][column] = x[row].mul_add(w, sums[row][column]);
+            }
+        }
+    }
+    if whole * LANES < k {
+        let rest = |values: &[f32], row: usize| {
+            L::load_part(&values[row * k + whole * LANES..(row + 1) * k])
+        };
+        for column in 0..N {
+            for row in 0..M {
+                sums[row][column] = rest(x, row).mul_add(rest(w, column), sums[row][column]);
+            }
+        }
+    }
+    for (row, sums) in sums.iter().enumerate() {
+        for (y, sum) in y[row * stride..].iter_mut().zip(sums) {
+            *y = sum.sum();
+        }
+    }
+}
+
+/// `count` times sixteen values from `at` on.
+#[inline(always)]
+fn lines(values: &[f32], at: usize, count: usize) -> &[[f32; LANES]] {
+    &values[at..].as_chunks().0[..count]
 }
 
 /// y[m, n] = x[m, k]·w, plus `c` [m, n] if there is one, for `w` [k, n], `k` narrow.
@@ -94,41 +139,95 @@ pub fn few_terms(k: usize, x: &[f32], w: &[f32], c: Option<&[f32]>, y: &mut [f32
         .zip(x.par_chunks(k * ROWS))
         .enumerate()
         .for_each(|(task, (y, x))| {
-            for (row, (y, x)) in y.chunks_mut(n).zip(x.chunks(k)).enumerate() {
-                let c = c.map(|c| &c[(task * ROWS + row) * n..][..n]);
-                sum_of_rows(x, w, c, y);
-            }
+            let c = c.map(|c| &c[task * ROWS * n..][..y.len()]);
+            sums_of_rows(k, x, w, c, y);
         });
 }
 
 vectorised! {
-    /// y[n] = c + Σ x[i]·w[i]
-    fn sum_of_rows(x: &[f32], w: &[f32], c: Option<&[f32]>, y: &mut [f32]) {
-        let n = y.len();
-        let mut chunks = y.chunks_exact_mut(COLUMNS);
-        for (chunk, y) in chunks.by_ref().enumerate() {
-            let mut sums = match c {
-                Some(c) => *c[chunk * COLUMNS..].first_chunk().expect("a row of y"),
-                None => [0.0; COLUMNS],
-            };
-            for (row, x) in x.iter().enumerate() {
-                let w = &w[row * n + chunk * COLUMNS..][..COLUMNS];
-                for (sum, w) in sums.iter_mut().zip(w) {
-                    *sum = multiply_add::<FUSED>(*x, *w, *sum);
+    /// y[m, n] = c + x[m, k]·w for `w` [k, n].
+    fn sums_of_rows(k: usize, x: &[f32], w: &[f32], c: Option<&[f32]>, y: &mut [f32]) {
+        let n = w.len() / k;
+        if L::MANY {
+            sums_by_tiles::<L, 2, 4>((k, n), x, w, c, y);
+        } else {
+            sums_by_tiles::<L, 1, 4>((k, n), x, w, c, y);
+        }
+    }
+}
+
+/// `M` rows of x and `N` times sixteen columns at a time.
+#[inline(always)]
+fn sums_by_tiles<L: Lanes, const M: usize, const N: usize>(
+    (k, n): (usize, usize),
+    x: &[f32],
+    w: &[f32],
+    c: Option<&[f32]>,
+    y: &mut [f32],
+) {
+    let m = x.len() / k;
+    let wide = n - n % (N * LANES);
+    for row in (0..m).step_by(M) {
+        let (x, y) = (&x[row * k..], &mut y[row * n..]);
+        let c = c.map(|c| &c[row * n..]);
+        if m - row < M {
+            for (row, x) in x.chunks(k).enumerate() {
+                for at in (0..n).step_by(LANES) {
+                    let c = c.map(|c| &c[row * n + at..]);
+                    sums_of_tile::<L, 1, 1>((k, n), x, &w[at..], c, &mut y[row * n + at..], n - at);
                 }
             }
-            y.copy_from_slice(&sums);
+            continue;
         }
-        let y = chunks.into_remainder();
-        let first = n - y.len();
-        match c {
-            Some(c) => y.copy_from_slice(&c[first..]),
-            None => y.fill(0.0),
+        for at in (0..wide).step_by(N * LANES) {
+            let c = c.map(|c| &c[at..]);
+            sums_of_tile::<L, M, N>((k, n), x, &w[at..], c, &mut y[at..], N * LANES);
         }
-        for (row, x) in x.iter().enumerate() {
-            for (y, w) in y.iter_mut().zip(&w[row * n + first..]) {
-                *y += x * w;
+        for at in (wide..n).step_by(LANES) {
+            let c = c.map(|c| &c[at..]);
+            sums_of_tile::<L, M, 1>((k, n), x, &w[at..], c, &mut y[at..], n - at);
+        }
+    }
+}
+
+/// y[M, N·16] = c + x[M, k]·w; rows of w, c and y are `n` apart, and only `columns` of them are there.
+#[inline(always)]
+fn sums_of_tile<L: Lanes, const M: usize, const N: usize>(
+    (k, n): (usize, usize),
+    x: &[f32],
+    w: &[f32],
+    c: Option<&[f32]>,
+    y: &mut [f32],
+    columns: usize,
+) {
+    let columns = columns.min(N * LANES);
+    let line = |values: &[f32], row: usize| -> [L; N] {
+        let values = &values[row * n..][..columns];
+        match values.as_chunks::<LANES>() {
+            (whole, []) if whole.len() == N => std::array::from_fn(|i| L::load(&whole[i])),
+            // Only one vector is ever in part.
+            _ => [L::load_part(values); N],
+        }
+    };
+    let mut sums = [[L::splat(0.0); N]; M];
+    let x: [&[f32]; M] = std::array::from_fn(|row| &x[row * k..][..k]);
+    for term in 0..k {
+        let w = line(w, term);
+        for row in 0..M {
+            let x = L::splat(x[row][term]);
+            for i in 0..N {
+                sums[row][i] = x.mul_add(w[i], sums[row][i]);
             }
+        }
+    }
+    let one = L::splat(1.0);
+    for (row, mut sums) in sums.into_iter().enumerate() {
+        if let Some(c) = c {
+            let c = line(c, row);
+            sums = std::array::from_fn(|i| sums[i].mul_add(one, c[i]));
+        }
+        for (y, sum) in y[row * n..][..columns].chunks_mut(LANES).zip(sums) {
+            sum.store_part(y);
         }
     }
 }
@@ -136,62 +235,87 @@ vectorised! {
 /// y[m, n] = xᵀ·w for `x` [k, m], `m` narrow, and `w` [k, n].
 pub fn few_rows(m: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
     let n = y.len() / m;
-    // Spans of lines, whatever the number of threads: sums round the same with any.
-    let mut sums: Vec<Buffer> = (x.par_chunks(m * SPAN))
-        .zip(w.par_chunks(n * SPAN))
-        .map(|(x, w)| {
-            let mut sums = Buffer::zeros(m * n);
-            for (x, w) in x.chunks(m * LINES).zip(w.chunks(n * LINES)) {
-                add_outer(m, x, w, &mut sums);
+    let stripes: Vec<Vec<f32>> = (0..n.div_ceil(STRIPE))
+        .into_par_iter()
+        .map(|stripe| {
+            let columns = STRIPE.min(n - stripe * STRIPE);
+            let mut sums = vec![0.0; m * columns];
+            for (x, w) in x.chunks(m * SPAN).zip(w.chunks(n * SPAN)) {
+                add_outer(m, x, &w[stripe * STRIPE..], n, columns, &mut sums);
             }
             sums
         })
         .collect();
-    let rest = sums.split_off(1);
-    y.copy_from_slice(&sums[0]);
-    for sums in rest {
-        for (y, sum) in y.iter_mut().zip(sums.iter()) {
-            *y += sum;
+    for (stripe, sums) in stripes.iter().enumerate() {
+        let columns = sums.len() / m;
+        for (y, sums) in y.chunks_mut(n).zip(sums.chunks(columns)) {
+            y[stripe * STRIPE..][..columns].copy_from_slice(sums);
         }
     }
 }
 
 vectorised! {
-    /// sums[m, n] += Σ_k x[k, m]ᵀ·w[k, n], for at most `LINES` lines: a sum is read and written once for all.
-    fn add_outer(m: usize, x: &[f32], w: &[f32], sums: &mut [f32]) {
-        let n = sums.len() / m;
-        for (row, sums) in sums.chunks_exact_mut(n).enumerate() {
-            if x.len() == m * LINES {
-                let w: [&[f32]; LINES] = std::array::from_fn(|k| &w[k * n..][..n]);
-                let x: [f32; LINES] = std::array::from_fn(|k| x[k * m + row]);
-                for (column, sum) in sums.iter_mut().enumerate() {
-                    let mut added = 0.0;
-                    for k in 0..LINES {
-                        added = multiply_add::<FUSED>(x[k], w[k][column], added);
-                    }
-                    *sum += added;
+    /// sums[m, columns] += x[k, m]ᵀ·w; rows of w are `n` apart, `columns` at most `STRIPE`.
+    fn add_outer(m: usize, x: &[f32], w: &[f32], n: usize, columns: usize, sums: &mut [f32]) {
+        let whole = columns == STRIPE;
+        let mut row = 0;
+        while row < m {
+            let (x, sums) = (&x[row..], &mut sums[row * columns..]);
+            row += match m - row {
+                8.. if L::MANY && whole => outer_of_tile::<L, 8, 2>(m, x, w, n, columns, sums),
+                4.. if !L::MANY && whole => {
+                    outer_of_tile::<L, 4, 1>(m, x, w, n, columns, sums);
+                    outer_of_tile::<L, 4, 1>(m, x, &w[LANES..], n, columns, &mut sums[LANES..])
                 }
-            } else {
-                for (x, w) in x.chunks_exact(m).zip(w.chunks_exact(n)) {
-                    for (sum, w) in sums.iter_mut().zip(w) {
-                        *sum += x[row] * w;
-                    }
-                }
+                _ => outer_of_tile::<L, 1, 2>(m, x, w, n, columns, sums),
+            };
+        }
+    }
+}
+
+/// Adds `M` rows and `N` times sixteen columns, of which `columns` are there; gives `M`.
+#[inline(always)]
+fn outer_of_tile<L: Lanes, const M: usize, const N: usize>(
+    m: usize,
+    x: &[f32],
+    w: &[f32],
+    n: usize,
+    columns: usize,
+    sums: &mut [f32],
+) -> usize {
+    let there: [usize; N] = std::array::from_fn(|i| columns.saturating_sub(i * LANES).min(LANES));
+    let mut tile = [[L::splat(0.0); N]; M];
+    for (x, w) in x.chunks(m).zip(w.chunks(n)) {
+        let w: [L; N] =
+            std::array::from_fn(|i| L::load_part(&w[(i * LANES).min(columns)..][..there[i]]));
+        for (x, tile) in x.iter().zip(&mut tile) {
+            let x = L::splat(*x);
+            for (sum, w) in tile.iter_mut().zip(w) {
+                *sum = x.mul_add(w, *sum);
             }
         }
     }
+    for (row, tile) in tile.iter().enumerate() {
+        for (i, sum) in tile.iter().enumerate() {
+            let sums = &mut sums[row * columns + (i * LANES).min(columns)..][..there[i]];
+            sum.mul_add(L::splat(1.0), L::load_part(sums))
+                .store_part(sums);
+        }
+    }
+    M
 }
 
 /// [rows, columns] to [columns, rows].
 pub fn transposed(x: &[f32], columns: usize) -> Vec<f32> {
     let rows = x.len() / columns.max(1);
     let mut y = vec![0.0; x.len()];
-    for first in (0..rows).step_by(8) {
-        for (column, y) in y.chunks_exact_mut(rows).enumerate() {
-            for (row, y) in y[first..rows.min(first + 8)].iter_mut().enumerate() {
-                *y = x[(first + row) * columns + column];
-            }
-        }
-    }
+    let groups = bytemuck::cast_slice_mut(&mut y);
+    side_by_side(
+        (rows, columns),
+        bytemuck::cast_slice(x),
+        columns,
+        groups,
+        rows,
+    );
     y
 }

@@ -156,7 +156,14 @@ mod tests {
 
     #[test]
     fn rows_laid_out_in_registers_are_those_of_the_plain_loop() {
-        for (rows, terms) in [(1usize, 64usize), (7, 65), (14, 100), (16, 257), (31, 64), (32, 576)] {
+        for (rows, terms) in [
+            (1usize, 64usize),
+            (7, 65),
+            (14, 100),
+            (16, 257),
+            (31, 64),
+            (32, 576),
+        ] {
             let width = 32;
             let blocks = terms.div_ceil(DEPTH);
             let cut = Cut {

@@ -102,10 +102,10 @@ fn dots_of_tile<L: Lanes, const M: usize, const N: usize>(
     let mut sums = [[L::splat(0.0); N]; M];
     for at in 0..whole {
         let x: [L; M] = std::array::from_fn(|row| L::load(&x_lines[row][at]));
-        for column in 0..N {
-            let w = L::load(&w_lines[column][at]);
-            for row in 0..M {
-                sums[row][column] = x[row].mul_add(w, sums[row][column]);
+        for (column, w) in w_lines.iter().enumerate() {
+            let w = L::load(&w[at]);
+            for (sums, x) in sums.iter_mut().zip(x) {
+                sums[column] = x.mul_add(w, sums[column]);
             }
         }
     }
@@ -113,9 +113,9 @@ fn dots_of_tile<L: Lanes, const M: usize, const N: usize>(
         let rest = |values: &[f32], row: usize| {
             L::load_part(&values[row * k + whole * LANES..(row + 1) * k])
         };
-        for column in 0..N {
-            for row in 0..M {
-                sums[row][column] = rest(x, row).mul_add(rest(w, column), sums[row][column]);
+        for (row, sums) in sums.iter_mut().enumerate() {
+            for (column, sum) in sums.iter_mut().enumerate() {
+                *sum = rest(x, row).mul_add(rest(w, column), *sum);
             }
         }
     }

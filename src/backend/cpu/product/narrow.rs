@@ -53,10 +53,10 @@ vectorised! {
     /// y[m, n] = x[m, k]·wᵀ for `w` [n, k].
     fn dots(k: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
         let n = w.len() / k;
-        if L::MANY {
-            dots_by_tiles::<L, 2, 8>(k, x, w, y, n);
-        } else {
-            dots_by_tiles::<L, 1, 4>(k, x, w, y, n);
+        match (L::MANY, x.len() > k) {
+            (true, true) => dots_by_tiles::<L, 2, 8>(k, x, w, y, n),
+            (true, false) => dots_by_tiles::<L, 1, 8>(k, x, w, y, n),
+            (false, _) => dots_by_tiles::<L, 1, 4>(k, x, w, y, n),
         }
     }
 }

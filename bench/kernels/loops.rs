@@ -71,6 +71,29 @@ multiply_adds!(
     }
 );
 
+/// The sum of all values, as fast as they can be read.
+pub fn add_up(values: &[f32]) -> f32 {
+    // Safety: only where the processor has what the function was compiled for.
+    #[cfg(target_arch = "x86_64")]
+    if Feature::Avx512.present() {
+        return unsafe { x86::add_up_avx512(values) };
+    } else if Feature::Avx2.present() {
+        return unsafe { x86::add_up_avx2(values) };
+    }
+    add_lanes(values)
+}
+
+#[inline(always)]
+fn add_lanes(values: &[f32]) -> f32 {
+    let mut lanes = [0.0; 64];
+    for values in values.as_chunks::<64>().0 {
+        for (lane, value) in lanes.iter_mut().zip(values) {
+            *lane += value;
+        }
+    }
+    lanes.iter().sum()
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
@@ -134,6 +157,16 @@ mod x86 {
         _mm256_set1_ps(0.5),
         |sum, a, b| _mm256_fmadd_ps(a, b, sum)
     );
+
+    #[target_feature(enable = "avx512f")]
+    pub fn add_up_avx512(values: &[f32]) -> f32 {
+        add_lanes(values)
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub fn add_up_avx2(values: &[f32]) -> f32 {
+        add_lanes(values)
+    }
 }
 
 #[cfg(target_arch = "aarch64")]

@@ -8,7 +8,7 @@ use amv_train::backend::cpu::for_items;
 use amv_train::backend::cpu::product::Precision;
 use amv_train::error::{Error, Result};
 
-use crate::loops::{LOOPS, Loop};
+use crate::loops::{LOOPS, Loop, add_up};
 use crate::table::fastest;
 
 pub struct Machine {
@@ -101,17 +101,6 @@ fn read(bytes: usize, budget: Duration) -> f64 {
         black_box(shares);
     };
     (bytes * times) as f64 / time(budget, work) / 1e9
-}
-
-#[inline(always)]
-fn add_up(values: &[f32]) -> f32 {
-    let mut lanes = [0.0; 64];
-    for values in values.as_chunks::<64>().0 {
-        for (lane, value) in lanes.iter_mut().zip(values) {
-            *lane += value;
-        }
-    }
-    lanes.iter().sum()
 }
 
 fn time<T>(budget: Duration, mut work: impl FnMut() -> T) -> f64 {

@@ -12,8 +12,10 @@ export const ROOT = path.join(
 );
 /** A text that every Debian system has. */
 export const TEXT = "/usr/share/common-licenses/GPL-3";
-/** How often the peak of a child's memory is read; what it takes in its last moments may be missed. */
+/** How often a child's memory and time are read; what it takes in its last moments may be missed. */
 const WATCH_MS = 20;
+/** Other programs may have this share of the processors before a measurement is called into question. */
+const OTHERS = 0.05;
 
 /**
  * Runs a command to its end. Gives its lines on standard output with the seconds from the start at which each came, and its peak
@@ -28,8 +30,11 @@ export function run(command, args) {
     const lines = [];
     let rest = "";
     let peak = 0;
+    let used = 0;
+    const before = processors();
     const watch = setInterval(() => {
       peak = Math.max(peak, peakOf(child.pid));
+      used = Math.max(used, ticksOf(child.pid));
     }, WATCH_MS);
     child.stdout.setEncoding("utf8").on("data", (data) => {
       const seconds = (performance.now() - start) / 1000;
@@ -40,6 +45,12 @@ export function run(command, args) {
     child.on("error", reject);
     child.on("close", (code) => {
       clearInterval(watch);
+      const { busy, all } = processors();
+      const others = (busy - before.busy - used) / (all - before.all);
+      if (others > OTHERS) {
+        const share = `${(100 * others).toFixed(0)} %`;
+        progress(`  other programs had ${share} of the processors meanwhile`);
+      }
       if (code === 0) resolve({ lines, peak });
       else reject(new Error(`${command} ended with code ${code}`));
     });
@@ -47,12 +58,32 @@ export function run(command, args) {
 }
 
 function peakOf(pid) {
+  const status = read(`/proc/${pid}/status`);
+  return 1024 * Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0);
+}
+
+/** Ticks of processor time that a process has had. */
+function ticksOf(pid) {
+  // The name, in brackets, may have blanks; after it user and system time are fields 12 and 13.
+  const fields = read(`/proc/${pid}/stat`).split(") ").at(-1).split(" ");
+  return Number(fields[11] ?? 0) + Number(fields[12] ?? 0);
+}
+
+/** Ticks since the start of the system on all processors: those somebody computed in, and all. */
+function processors() {
+  const first = /^cpu +(.*)$/m.exec(read("/proc/stat"))?.[1] ?? "";
+  // user, nice, system, idle, waiting for disks, and more; the last two, guests, are in the first two already.
+  const ticks = first.split(" ").map(Number).slice(0, 8);
+  const all = ticks.reduce((sum, number) => sum + number, 0);
+  return { busy: all - ticks[3] - ticks[4], all };
+}
+
+/** The text of a file of /proc; nothing when the process has ended. */
+function read(file) {
   try {
-    const status = readFileSync(`/proc/${pid}/status`, "utf8");
-    return 1024 * Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0);
+    return readFileSync(file, "utf8");
   } catch {
-    // The child has ended.
-    return 0;
+    return "";
   }
 }
 

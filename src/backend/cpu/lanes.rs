@@ -1,9 +1,7 @@
 //! Sixteen f32 at a time in the registers of an instruction set, for loops whose sums the compiler would keep in memory.
 
+pub use super::reduce::LANES;
 use super::reduce::across;
-
-/// How many values a [`Lanes`] has.
-pub const LANES: usize = 16;
 
 /// Sixteen values. [`vectorised!`](super::vectorised) names the implementation a loop is compiled for `L`.
 pub trait Lanes: Copy {
@@ -73,9 +71,11 @@ impl Lanes for Plain {
 
     #[inline(always)]
     fn mul_add(self, b: Plain, c: Plain) -> Plain {
-        Plain(std::array::from_fn(|lane| {
-            self.0[lane] * b.0[lane] + c.0[lane]
-        }))
+        let mut sums = c.0;
+        for ((sum, a), b) in sums.iter_mut().zip(self.0).zip(b.0) {
+            *sum += a * b;
+        }
+        Plain(sums)
     }
 
     #[inline(always)]
@@ -84,12 +84,13 @@ impl Lanes for Plain {
     }
 }
 
-/// A type of `$count` registers of `$width` values each.
+/// A type of `$count` registers of `$width` values each. The operations are named, not given as closures: those would not
+/// always be inlined.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! registers {
     (
         $(#[$doc:meta])* $name:ident: [$register:ty; $count:literal] of $width:literal, many: $many:literal,
-        $splat:expr, $load:expr, $store:expr, $mul_add:expr, $sum:expr
+        $splat:path, $load:path, $store:path, $mul_add:path, $sum:path
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
@@ -97,7 +98,6 @@ macro_rules! registers {
 
         // Safety: loops are compiled for it, and call it, only where the processor has the instruction set. Sixteen values
         // lie behind every pointer.
-        #[allow(clippy::redundant_closure_call)]
         impl Lanes for $name {
             const MANY: bool = $many;
 
@@ -109,7 +109,11 @@ macro_rules! registers {
             #[inline(always)]
             fn load(values: &[f32; LANES]) -> $name {
                 let from = values.as_ptr();
-                $name(std::array::from_fn(|i| unsafe { $load(from.add(i * $width)) }))
+                let mut loaded = Self::splat(0.0);
+                for (i, register) in loaded.0.iter_mut().enumerate() {
+                    *register = unsafe { $load(from.add(i * $width)) };
+                }
+                loaded
             }
 
             #[inline(always)]
@@ -121,8 +125,11 @@ macro_rules! registers {
             }
 
             #[inline(always)]
-            fn mul_add(self, b: $name, c: $name) -> $name {
-                $name(std::array::from_fn(|i| unsafe { $mul_add(self.0[i], b.0[i], c.0[i]) }))
+            fn mul_add(self, b: $name, mut c: $name) -> $name {
+                for ((c, b), a) in c.0.iter_mut().zip(b.0).zip(self.0) {
+                    *c = unsafe { $mul_add(a, b, *c) };
+                }
+                c
             }
 
             #[inline(always)]
@@ -140,15 +147,26 @@ mod x86 {
 
     registers! {
         Avx512: [__m512; 1] of 16, many: true,
-        |x| _mm512_set1_ps(x), |from| _mm512_loadu_ps(from), |to, x| _mm512_storeu_ps(to, x),
-        |a, b, c| _mm512_fmadd_ps(a, b, c), |x: [__m512; 1]| _mm512_reduce_add_ps(x[0])
+        _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps, sum_of_one
     }
     registers! {
         Avx2: [__m256; 2] of 8, many: false,
-        |x| _mm256_set1_ps(x), |from| _mm256_loadu_ps(from), |to, x| _mm256_storeu_ps(to, x),
-        |a, b, c| _mm256_fmadd_ps(a, b, c), |x: [__m256; 2]| {
-            let eight = _mm256_add_ps(x[0], x[1]);
-            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+        _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps, sum_of_two
+    }
+
+    #[inline(always)]
+    unsafe fn sum_of_one([x]: [__m512; 1]) -> f32 {
+        unsafe { _mm512_reduce_add_ps(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn sum_of_two([x, y]: [__m256; 2]) -> f32 {
+        unsafe {
+            let eight = _mm256_add_ps(x, y);
+            let four = _mm_add_ps(
+                _mm256_castps256_ps128(eight),
+                _mm256_extractf128_ps::<1>(eight),
+            );
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         }
@@ -164,13 +182,49 @@ mod arm {
 
     registers! {
         Neon: [float32x4_t; 4] of 4, many: false,
-        |x| vdupq_n_f32(x), |from| vld1q_f32(from), |to, x| vst1q_f32(to, x),
-        |a, b, c| vfmaq_f32(c, a, b), |x: [float32x4_t; 4]| {
-            vaddvq_f32(vaddq_f32(vaddq_f32(x[0], x[2]), vaddq_f32(x[1], x[3])))
-        }
+        vdupq_n_f32, vld1q_f32, vst1q_f32, mul_add, sum_of_four
+    }
+
+    /// a·b + c, in the order that the instruction does not have.
+    #[inline(always)]
+    unsafe fn mul_add(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
+        unsafe { vfmaq_f32(c, a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn sum_of_four([a, b, c, d]: [float32x4_t; 4]) -> f32 {
+        unsafe { vaddvq_f32(vaddq_f32(vaddq_f32(a, c), vaddq_f32(b, d))) }
     }
 }
 #[cfg(not(target_arch = "aarch64"))]
 pub use Plain as Baseline;
 #[cfg(target_arch = "aarch64")]
 pub use arm::Neon as Baseline;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::features::vectorised;
+
+    vectorised! {
+        /// a·b + c of the first `a.len()` lanes, and the sum of all of them.
+        fn mul_add_and_sum(a: &[f32], b: &[f32], c: &[f32], into: &mut [f32]) -> f32 {
+            let sums = L::load_part(a).mul_add(L::load_part(b), L::load_part(c));
+            sums.store_part(into);
+            sums.sum()
+        }
+    }
+
+    #[test]
+    fn the_registers_that_are_here_do_what_their_names_say() {
+        for len in 0..=LANES {
+            let values = |step: usize| (0..len).map(move |i| (i * step % 11) as f32 - 5.0);
+            let [a, b, c] = [3, 5, 7].map(|step| values(step).collect::<Vec<_>>());
+            let expected: Vec<f32> = (0..len).map(|i| a[i] * b[i] + c[i]).collect();
+            let mut into = vec![9.0; len];
+            let sum = mul_add_and_sum(&a, &b, &c, &mut into);
+            assert_eq!(into, expected);
+            assert_eq!(sum, expected.iter().sum::<f32>(), "{len}");
+        }
+    }
+}

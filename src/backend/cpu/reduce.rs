@@ -1,6 +1,7 @@
 //! Sums and maxima of a row in sixteen lanes: they vectorise, and a sum rounds less than term after term.
 
-const LANES: usize = 16;
+/// How many values go through a row side by side.
+pub const LANES: usize = 16;
 
 /// The sum of the lanes by halves: a few operations on vectors instead of one addition after another.
 #[inline(always)]
@@ -18,10 +19,9 @@ pub fn across(mut lanes: [f32; LANES]) -> f32 {
 pub fn max(values: &[f32]) -> f32 {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [f32::NEG_INFINITY; LANES];
-    let larger = |lane: &mut f32, value: f32| *lane = if value > *lane { value } else { *lane };
     for chunk in chunks {
         for (lane, &value) in lanes.iter_mut().zip(chunk) {
-            larger(lane, value);
+            *lane = if value > *lane { value } else { *lane };
         }
     }
     lanes.iter().chain(rest).copied().fold(lanes[0], f32::max)

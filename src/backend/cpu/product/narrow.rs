@@ -97,11 +97,13 @@ fn dots_of_tile<L: Lanes, const M: usize, const N: usize>(
     stride: usize,
 ) {
     let whole = k / LANES;
-    let x_lines: [&[[f32; LANES]]; M] = std::array::from_fn(|row| lines(x, row * k, whole));
-    let w_lines: [&[[f32; LANES]]; N] = std::array::from_fn(|row| lines(w, row * k, whole));
+    let (x_lines, w_lines) = (lines::<M>(k, x), lines::<N>(k, w));
     let mut sums = [[L::splat(0.0); N]; M];
     for at in 0..whole {
-        let x: [L; M] = std::array::from_fn(|row| L::load(&x_lines[row][at]));
+        let mut x = [L::splat(0.0); M];
+        for (x, line) in x.iter_mut().zip(x_lines) {
+            *x = L::load(&line[at]);
+        }
         for (column, w) in w_lines.iter().enumerate() {
             let w = L::load(&w[at]);
             for (sums, x) in sums.iter_mut().zip(x) {
@@ -110,12 +112,10 @@ fn dots_of_tile<L: Lanes, const M: usize, const N: usize>(
         }
     }
     if whole * LANES < k {
-        let rest = |values: &[f32], row: usize| {
-            L::load_part(&values[row * k + whole * LANES..(row + 1) * k])
-        };
-        for (row, sums) in sums.iter_mut().enumerate() {
-            for (column, sum) in sums.iter_mut().enumerate() {
-                *sum = rest(x, row).mul_add(rest(w, column), *sum);
+        for (x, sums) in x.chunks(k).zip(&mut sums) {
+            let x = L::load_part(&x[whole * LANES..]);
+            for (w, sum) in w.chunks(k).zip(sums) {
+                *sum = x.mul_add(L::load_part(&w[whole * LANES..]), *sum);
             }
         }
     }
@@ -126,10 +126,14 @@ fn dots_of_tile<L: Lanes, const M: usize, const N: usize>(
     }
 }
 
-/// `count` times sixteen values from `at` on.
+/// What is whole of `N` rows of `k` values, sixteen at a time.
 #[inline(always)]
-fn lines(values: &[f32], at: usize, count: usize) -> &[[f32; LANES]] {
-    &values[at..].as_chunks().0[..count]
+fn lines<const N: usize>(k: usize, values: &[f32]) -> [&[[f32; LANES]]; N] {
+    let mut lines: [&[[f32; LANES]]; N] = [&[]; N];
+    for (lines, row) in lines.iter_mut().zip(values.chunks(k)) {
+        *lines = &row.as_chunks().0[..k / LANES];
+    }
+    lines
 }
 
 /// y[m, n] = x[m, k]·w, plus `c` [m, n] if there is one, for `w` [k, n], `k` narrow.
@@ -201,34 +205,39 @@ fn sums_of_tile<L: Lanes, const M: usize, const N: usize>(
     columns: usize,
 ) {
     let columns = columns.min(N * LANES);
-    let line = |values: &[f32], row: usize| -> [L; N] {
-        let values = &values[row * n..][..columns];
-        match values.as_chunks::<LANES>() {
-            (whole, []) if whole.len() == N => std::array::from_fn(|i| L::load(&whole[i])),
-            // Only one vector is ever in part.
-            _ => [L::load_part(values); N],
-        }
-    };
     let mut sums = [[L::splat(0.0); N]; M];
-    let x: [&[f32]; M] = std::array::from_fn(|row| &x[row * k..][..k]);
     for term in 0..k {
-        let w = line(w, term);
-        for row in 0..M {
-            let x = L::splat(x[row][term]);
-            for i in 0..N {
-                sums[row][i] = x.mul_add(w[i], sums[row][i]);
-            }
+        let w = line::<L, N>(&w[term * n..][..columns]);
+        for (row, sums) in sums.iter_mut().enumerate() {
+            add_multiple(x[row * k + term], w, sums);
         }
     }
-    let one = L::splat(1.0);
     for (row, mut sums) in sums.into_iter().enumerate() {
         if let Some(c) = c {
-            let c = line(c, row);
-            sums = std::array::from_fn(|i| sums[i].mul_add(one, c[i]));
+            add_multiple(1.0, line(&c[row * n..][..columns]), &mut sums);
         }
         for (y, sum) in y[row * n..][..columns].chunks_mut(LANES).zip(sums) {
             sum.store_part(y);
         }
+    }
+}
+
+/// `N` times sixteen values; where `N` is one, also fewer.
+#[inline(always)]
+fn line<L: Lanes, const N: usize>(values: &[f32]) -> [L; N] {
+    let mut line = [L::splat(0.0); N];
+    for (line, values) in line.iter_mut().zip(values.chunks(LANES)) {
+        *line = L::load_part(values);
+    }
+    line
+}
+
+/// sums += x·w
+#[inline(always)]
+fn add_multiple<L: Lanes, const N: usize>(x: f32, w: [L; N], sums: &mut [L; N]) {
+    let x = L::splat(x);
+    for (sum, w) in sums.iter_mut().zip(w) {
+        *sum = x.mul_add(w, *sum);
     }
 }
 
@@ -283,23 +292,19 @@ fn outer_of_tile<L: Lanes, const M: usize, const N: usize>(
     columns: usize,
     sums: &mut [f32],
 ) -> usize {
-    let there: [usize; N] = std::array::from_fn(|i| columns.saturating_sub(i * LANES).min(LANES));
+    let there = columns.min(N * LANES);
     let mut tile = [[L::splat(0.0); N]; M];
     for (x, w) in x.chunks(m).zip(w.chunks(n)) {
-        let w: [L; N] =
-            std::array::from_fn(|i| L::load_part(&w[(i * LANES).min(columns)..][..there[i]]));
-        for (x, tile) in x.iter().zip(&mut tile) {
-            let x = L::splat(*x);
-            for (sum, w) in tile.iter_mut().zip(w) {
-                *sum = x.mul_add(w, *sum);
-            }
+        let w = line::<L, N>(&w[..there]);
+        for (x, sums) in x.iter().zip(&mut tile) {
+            add_multiple(*x, w, sums);
         }
     }
-    for (row, tile) in tile.iter().enumerate() {
-        for (i, sum) in tile.iter().enumerate() {
-            let sums = &mut sums[row * columns + (i * LANES).min(columns)..][..there[i]];
-            sum.mul_add(L::splat(1.0), L::load_part(sums))
-                .store_part(sums);
+    for (mut tile, sums) in tile.into_iter().zip(sums.chunks_mut(columns)) {
+        let sums = &mut sums[..there];
+        add_multiple(1.0, line(sums), &mut tile);
+        for (sums, sum) in sums.chunks_mut(LANES).zip(tile) {
+            sum.store_part(sums);
         }
     }
     M

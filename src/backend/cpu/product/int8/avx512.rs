@@ -6,9 +6,7 @@ use std::arch::x86_64::*;
 use super::super::kernel::DEPTH;
 use super::super::pack::{Columns, Laid};
 use super::super::transpose::turned;
-
-/// Rows, columns or terms in a register.
-const LANES: usize = 16;
+use crate::backend::cpu::lanes::LANES;
 
 /// The lanes before `count`.
 fn lanes(count: usize) -> __mmask16 {

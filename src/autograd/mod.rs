@@ -7,6 +7,9 @@ use crate::bail;
 use crate::error::Result;
 use crate::tensor::{Ctx, Grads, Node, Segment, SegmentCall, Tensor, TensorId};
 
+mod again;
+use again::Again;
+
 /// Adds the gradients of every tracked leaf below `y` to `grads`, given `dy`, the gradient of `y`.
 ///
 /// Tensors are visited from the newest to the oldest: an output is always newer than its inputs, so when a tensor is
@@ -41,11 +44,12 @@ pub fn replay(
 }
 
 fn walk(seeds: Vec<(Tensor, Tensor)>, grads: &mut Grads) -> Result<()> {
-    let mut pending = Pending::default();
+    let (mut pending, mut again) = (Pending::default(), Again::default());
     for (y, dy) in seeds {
         pending.add(&y, dy)?;
     }
-    while let Some((_, (y, dy))) = pending.0.pop_last() {
+    while let Some((id, (y, dy))) = pending.0.pop_last() {
+        again.forget_from(id);
         match y.node() {
             None => grads.add(y.id(), dy)?,
             Some(Node::Reshape(x)) => pending.add(x, dy.reshape(x.shape().clone())?)?,
@@ -56,8 +60,8 @@ fn walk(seeds: Vec<(Tensor, Tensor)>, grads: &mut Grads) -> Result<()> {
                 saved,
             }) => {
                 let wanted: Vec<bool> = inputs.iter().map(Tensor::tracked).collect();
-                let detached: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
-                let dx = op.vjp(&detached, &wanted, output, saved.as_ref(), &dy)?;
+                let x = again.inputs(op.as_ref(), inputs)?;
+                let dx = op.vjp(&x, &wanted, output, saved.as_ref(), &dy)?;
                 pending.pass_on(inputs, dx)?;
             }
             Some(Node::Segment { call, output }) => {
@@ -265,6 +269,27 @@ mod tests {
             backward(x.scale(factor).unwrap(), ones([2, 3]), &mut grads).unwrap();
         }
         assert_eq!(values(&grads, &x), [2.5; 6]);
+    }
+
+    #[test]
+    fn what_comes_again_has_the_gradients_of_what_is_kept() {
+        let (x, weight) = (leaf(1, [5, 7]), leaf(2, [3, 7]));
+        let ones_of_width = Tensor::new(vec![1.0; 7], [7]).unwrap();
+        let gated = |x: &Tensor| {
+            let normed = x.rms_norm(&ones_of_width, 1e-5).unwrap();
+            normed.gated(&normed, Activation::Silu).unwrap()
+        };
+        let y = gated(&x);
+        let kept = gated(&x).detach().tracked_leaf();
+        let product = |y: &Tensor| y.matmul_t(&weight).unwrap();
+        let y_by_weight = product(&y);
+        let Some(Node::Op { inputs, .. }) = y_by_weight.node() else {
+            panic!("a product is an op")
+        };
+        assert!(!inputs[0].has_values() && inputs[1].has_values());
+        let (again, kept) = (gradients(product(&y)), gradients(product(&kept)));
+        assert_eq!(values(&again, &weight), values(&kept, &weight));
+        assert!(again.get(&x).is_some());
     }
 
     #[test]

@@ -33,6 +33,13 @@ impl<'a> Walk<'a> {
         self.tape.op(inputs, Op::of(self.per_token(channels)))
     }
 
+    /// An op that reads its inputs for its gradient and runs again for those that read its output.
+    fn again(&self, inputs: &[&Phantom], channels: usize) -> Phantom {
+        let again = true;
+        let op = Op::of(self.per_token(channels));
+        self.tape.op(inputs, Op { again, ..op })
+    }
+
     /// An op whose gradient needs no values.
     fn forgetful(&self, inputs: &[&Phantom], channels: usize, passes: Passes) -> Phantom {
         let op = Op {
@@ -112,7 +119,7 @@ impl<'a> Walk<'a> {
         let path = |name: &str| format!("model.layers.{index}.{name}");
         let (width, hidden) = (spec.width, spec.mlp_hidden);
         let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let normed = self.op(&[x], width);
+        let normed = self.again(&[x], width);
         let [mut q, mut k, v] = match spec.fused {
             true => {
                 let all = self.linear(&normed, &path("self_attn.qkv_proj"));
@@ -123,7 +130,7 @@ impl<'a> Walk<'a> {
                 .map(|name| self.linear(&normed, &path(&format!("self_attn.{name}")))),
         };
         if spec.head_norm {
-            (q, k) = (self.op(&[&q], queries), self.op(&[&k], keys));
+            (q, k) = (self.again(&[&q], queries), self.again(&[&k], keys));
         }
         q = self.forgetful(&[&q], queries, Passes::Fresh);
         k = self.forgetful(&[&k], keys, Passes::Fresh);
@@ -139,11 +146,11 @@ impl<'a> Walk<'a> {
         let mut added = self.linear(&y, &path("self_attn.o_proj"));
         drop((y, normed));
         if spec.sandwich_norms {
-            added = self.op(&[&added], width);
+            added = self.again(&[&added], width);
         }
         let middle = self.forgetful(&[x, &added], width, Passes::Own);
         drop(added);
-        let normed = self.op(&[&middle], width);
+        let normed = self.again(&[&middle], width);
         let [gate, up] = match spec.fused {
             true => {
                 let both = self.linear(&normed, &path("mlp.gate_up_proj"));
@@ -152,11 +159,11 @@ impl<'a> Walk<'a> {
             false => ["gate_proj", "up_proj"]
                 .map(|name| self.linear(&normed, &path(&format!("mlp.{name}")))),
         };
-        let gated = self.op(&[&gate, &up], hidden);
+        let gated = self.again(&[&gate, &up], hidden);
         let mut added = self.linear(&gated, &path("mlp.down_proj"));
         drop((normed, gate, up, gated));
         if spec.sandwich_norms {
-            added = self.op(&[&added], width);
+            added = self.again(&[&added], width);
         }
         self.forgetful(&[&middle, &added], width, Passes::Own)
     }
@@ -202,7 +209,7 @@ impl<'a> Walk<'a> {
         } = *self.work;
         let stream = self.per_token(spec.width);
         let biased = self.work.source.has("lm_head.bias");
-        let normed = self.op(&[x], spec.width);
+        let normed = self.again(&[x], spec.width);
         let op = Op::of(self.per_token(1));
         if !self.work.tied && (lora.targets_path("lm_head") || biased) {
             let block = self.head_block();

@@ -45,6 +45,10 @@ struct Node {
 }
 
 impl Phantom {
+    fn comes_again(&self) -> bool {
+        self.0.node.as_ref().is_some_and(|node| node.op.again)
+    }
+
     fn without_values(&self) -> Phantom {
         Phantom(Rc::new(Inner {
             id: self.0.id,
@@ -89,6 +93,8 @@ pub struct Op {
     pub parameter: usize,
     pub passes: Passes,
     pub keeps: Keeps,
+    /// Its output is computed again for the gradients that read it.
+    pub again: bool,
 }
 
 impl Op {
@@ -101,6 +107,18 @@ impl Op {
             parameter: 0,
             passes: Passes::Fresh,
             keeps: Keeps::Inputs,
+            again: false,
+        }
+    }
+}
+
+impl Keeps {
+    /// Whether input `index` of `count`.
+    fn input(self, index: usize, count: usize) -> bool {
+        match self {
+            Keeps::Inputs | Keeps::InputsAndOutput => true,
+            Keeps::LastInput => index + 1 == count,
+            Keeps::Nothing | Keeps::Output => false,
         }
     }
 }
@@ -136,10 +154,11 @@ impl Tape {
         let values = self.block(op.output);
         let saved = self.block(op.saved);
         drop(self.block(op.working[0]));
-        let kept = |(index, input): (usize, &&Phantom)| match op.keeps {
-            Keeps::Inputs | Keeps::InputsAndOutput => (*input).clone(),
-            Keeps::LastInput if index + 1 == inputs.len() => (*input).clone(),
-            Keeps::LastInput | Keeps::Nothing | Keeps::Output => input.without_values(),
+        let kept = |(index, input): (usize, &&Phantom)| match op.keeps.input(index, inputs.len())
+            && !input.comes_again()
+        {
+            true => (*input).clone(),
+            false => input.without_values(),
         };
         let output = match op.keeps {
             Keeps::Output | Keeps::InputsAndOutput => Some(values.clone()),
@@ -158,11 +177,21 @@ impl Tape {
     pub fn backward(&self, y: Phantom, dy: Rc<Block>) {
         let mut parameters = Vec::new();
         let mut pending = BTreeMap::from([(y.0.id, (y, dy))]);
-        while let Some((_, (y, dy))) = pending.pop_last() {
+        let mut again: Option<(usize, Rc<Block>)> = None;
+        while let Some((id, (y, dy))) = pending.pop_last() {
+            again.take_if(|(known, _)| *known >= id);
             let Some(node) = &y.0.node else {
                 parameters.push(dy);
                 continue;
             };
+            for (index, input) in node.inputs.iter().enumerate() {
+                let reads = node.op.keeps.input(index, node.inputs.len());
+                let known = again.as_ref().is_some_and(|(id, _)| *id == input.0.id);
+                if reads && input.comes_again() && !known {
+                    drop(again.take());
+                    again = Some((input.0.id, self.block(input.0.bytes)));
+                }
+            }
             let working = self.block(node.op.working[1]);
             let gradient = |(index, input): (usize, &Phantom)| match (node.op.passes, index) {
                 (Passes::Own, _) | (Passes::OwnAndFresh, 0) => dy.clone(),
@@ -200,6 +229,30 @@ mod tests {
         tape.backward(y, dy);
         // Three outputs, a gradient, and the next one; afterwards an output less at every step.
         assert_eq!(tape.peak(), 50);
+        assert_eq!(tape.now.get(), 0);
+    }
+
+    #[test]
+    fn what_comes_again_is_not_kept_and_lives_while_it_is_read() {
+        let tape = Tape::default();
+        let mut y = tape.input(0);
+        for _ in 0..3 {
+            let again = true;
+            let cheap = tape.op(
+                &[&y],
+                Op {
+                    again,
+                    ..Op::of(10)
+                },
+            );
+            y = tape.op(&[&cheap], Op::of(1));
+        }
+        // Three small outputs, and one large one while it is there.
+        assert_eq!(tape.peak(), 12 + 1);
+        let dy = tape.block(1);
+        tape.backward(y, dy);
+        // Of the last: the result again, its gradient, and that of y.
+        assert_eq!(tape.peak(), 2 + 1 + 10 + 10 + 1);
         assert_eq!(tape.now.get(), 0);
     }
 

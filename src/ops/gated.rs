@@ -103,6 +103,10 @@ impl Op for Gated {
         Reads::inputs(&[0, 1])
     }
 
+    fn again(&self) -> bool {
+        true
+    }
+
     /// dgate = dy·up·act'(gate),  dup = dy·act(gate)
     fn vjp(
         &self,

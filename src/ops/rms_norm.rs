@@ -78,6 +78,10 @@ impl Op for RmsNorm {
         Reads::inputs(&[0, 1])
     }
 
+    fn again(&self) -> bool {
+        true
+    }
+
     /// With r = 1/rms(x) and g = dy·w:  dx = r·(g − x·r²·mean(g·x)),  dw = Σ_rows dy·x·r.
     fn vjp(
         &self,

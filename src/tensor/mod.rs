@@ -18,7 +18,7 @@ use crate::shape::Shape;
 pub use cache::KvCache;
 pub use context::{Activations, Ctx, Mode, Rows};
 pub use grads::Grads;
-pub use op::{Op, Reads, apply};
+pub use op::{Op, Reads, apply, compute};
 pub use random::Random;
 pub use segment::{Segment, SegmentCall, checkpoint, run};
 
@@ -46,7 +46,7 @@ struct Inner {
 pub enum Node {
     Op {
         op: Arc<dyn Op>,
-        /// Without their values where the op does not read them.
+        /// Without their values where the op does not read them, or where they come again.
         inputs: Vec<Tensor>,
         /// The result, without its values where the op does not read them.
         output: Tensor,
@@ -119,9 +119,19 @@ impl Tensor {
         self.0.node.as_deref()
     }
 
+    /// Whether its op computes it again for the gradients that read it.
+    fn comes_again(&self) -> bool {
+        matches!(self.node(), Some(Node::Op { op, .. }) if op.again())
+    }
+
+    /// Whether its values are here, not only its place in the history.
+    pub fn has_values(&self) -> bool {
+        self.0.bytes.len() == self.0.shape.elements() * 4
+    }
+
     /// The values as f32.
     pub fn values(&self) -> Result<&[f32]> {
-        if self.0.bytes.len() != self.0.shape.elements() * 4 {
+        if !self.has_values() {
             bail!(Internal, "the values of {self:?} were not kept");
         }
         self.0.bytes.as_f32()

@@ -30,7 +30,7 @@ impl Reads {
         Reads { output, ..self }
     }
 
-    fn input(&self, index: usize) -> bool {
+    pub fn input(&self, index: usize) -> bool {
         self.inputs.contains(&index)
     }
 }
@@ -49,6 +49,12 @@ pub trait Op: Debug + Send + Sync {
     /// What [`Op::vjp`] reads; only that is kept for it.
     fn reads(&self) -> Reads;
 
+    /// Whether the result is computed again for a gradient that reads it, instead of kept: for ops that pass once over
+    /// inputs all of which they keep anyway.
+    fn again(&self) -> bool {
+        false
+    }
+
     /// The gradients of the inputs given `dy`, that of the result. `x` and `y` come without history, so nothing here is
     /// recorded; `None` stands for an input with `wanted[i]` false, and must be returned for ids and positions.
     fn vjp(
@@ -61,19 +67,24 @@ pub trait Op: Debug + Send + Sync {
     ) -> Result<Vec<Option<Tensor>>>;
 }
 
-/// Runs `op` where its inputs live and remembers how the result came to be when an input is tracked.
-pub fn apply(op: impl Op + 'static, inputs: &[&Tensor]) -> Result<Tensor> {
+/// The result of `op` and what its gradient needs beside it.
+pub fn compute(op: &dyn Op, inputs: &[&Tensor]) -> Result<(Tensor, Option<Tensor>)> {
     let shape = op.shape(inputs)?;
     let mut values = Buffer::stale(shape.elements());
     let saved = op.cpu(inputs, &mut values)?;
-    let y = Tensor::of(values, shape)?;
+    Ok((Tensor::of(values, shape)?, saved))
+}
+
+/// Runs `op` where its inputs live and remembers how the result came to be when an input is tracked.
+pub fn apply(op: impl Op + 'static, inputs: &[&Tensor]) -> Result<Tensor> {
+    let (y, saved) = compute(&op, inputs)?;
     if !inputs.iter().any(|input| input.tracked()) {
         return Ok(y);
     }
     let reads = op.reads();
     let kept = |(index, input): (usize, &&Tensor)| match reads.input(index) {
-        true => (*input).clone(),
-        false => input.without_values(),
+        true if !input.comes_again() => (*input).clone(),
+        _ => input.without_values(),
     };
     let output = match reads.output {
         true => y.clone(),

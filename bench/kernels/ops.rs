@@ -25,7 +25,9 @@ const LAYERS: usize = 30;
 
 pub fn run(bench: &Bench) -> Result<()> {
     bench.section("attention and what goes by rows");
-    attention(bench)?;
+    for precision in [Precision::F32, Precision::fastest().of_activations()] {
+        attention(bench, precision)?;
+    }
     rows(bench)?;
     bench.section("losses from hidden states, with their gradient");
     for precision in [Precision::F32, Precision::fastest()] {
@@ -54,7 +56,7 @@ fn back(bench: &Bench, name: &str, cost: Cost, y: &Tensor) -> Result<()> {
 
 /// Of the products of queries with keys and of weights with values, only those at or below the diagonal count: two forward,
 /// and five backward.
-fn attention(bench: &Bench) -> Result<()> {
+fn attention(bench: &Bench, precision: Precision) -> Result<()> {
     let q = leaf([TIME, HEADS, DIM])?;
     let (k, v) = (leaf([TIME, KV_HEADS, DIM])?, leaf([TIME, KV_HEADS, DIM])?);
     let starts = Tensor::of_u32(vec![0; TIME], [TIME])?;
@@ -62,18 +64,21 @@ fn attention(bench: &Bench) -> Result<()> {
         scale: 0.125,
         window: None,
         soft_cap: None,
+        precision,
     };
     let pairs = TIME * (TIME + 1) / 2;
     let cost = |products: usize| Cost {
         operations: (products * 2 * HEADS * DIM * pairs) as f64,
+        precision,
         ..Cost::values(4 * q.shape().elements())
     };
     let forward = || q.attention(&k, &v, &starts, settings);
-    bench.row("attention 512, 9 heads of 64", cost(2), || {
+    let name = format!("attention 512, 9 heads of 64, {}", precision.name());
+    bench.row(&name, cost(2), || {
         black_box(forward()?);
         Ok(())
     })?;
-    back(bench, "attention, backward", cost(5), &forward()?)
+    back(bench, &format!("{name}, backward"), cost(5), &forward()?)
 }
 
 fn rows(bench: &Bench) -> Result<()> {

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
 /// Words of the smallest block that is worth keeping.
-const LEAST: usize = 16 * 1024;
+const LEAST: usize = 4 * 1024;
 /// A block may be this part larger than what is asked for.
 const SLACK: usize = 8;
 

@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use crate::backend::cpu::{Old, View, for_items, matmul};
+use crate::backend::cpu::product::Kernel;
+use crate::backend::cpu::{Old, Room, Strips, View, for_items, matmul};
 use crate::bail;
 use crate::error::Result;
 use crate::lora::{LayerKind, Pair};
@@ -27,31 +28,28 @@ impl Product<'_> {
     /// Adds the product's rows from `first` on to `rows`, those of the weight with `columns` each.
     fn add_to(&self, first: usize, rows: &mut [f32], columns: usize) {
         let rank = self.rank;
+        let right = match self.kind {
+            LayerKind::Linear => self.a,
+            LayerKind::Embedding => self.b,
+        };
+        let right: Vec<f32> = right.iter().map(|value| self.scale * value).collect();
         let (left, right) = match self.kind {
             LayerKind::Linear => (
                 View::rows(&self.b[first * rank..], rank),
-                View::rows(self.a, columns),
+                View::rows(&right, columns),
             ),
             // (B·A)ᵀ = Aᵀ·Bᵀ, rows `first..` of which are columns of A.
             LayerKind::Embedding => (
                 View::rows(&self.a[first..], self.a.len() / rank).transposed(),
-                View::rows(self.b, rank).transposed(),
+                View::rows(&right, rank).transposed(),
             ),
         };
+        let right = Strips::of(Kernel::f32(), (rank, columns), right);
         rows.par_chunks_mut(ROWS * columns)
             .enumerate()
-            .for_each(|(task, rows)| {
-                let (first, count) = (task * ROWS, rows.len() / columns);
-                let size = (count, columns, rank);
-                matmul(
-                    size,
-                    self.scale,
-                    left.below(first),
-                    right,
-                    Old::AddedTo,
-                    rows,
-                    columns,
-                );
+            .for_each_init(Room::default, |room, (task, rows)| {
+                let (left, count) = (left.below(task * ROWS), rows.len() / columns);
+                matmul(count, left, right.all(), Old::AddedTo, rows, columns, room);
             });
     }
 }

@@ -61,6 +61,10 @@ impl Loader {
         Loader { precision, ..self }
     }
 
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
     /// The same place, whose layers run as `placer` decides.
     pub fn with_placer(self, placer: Arc<dyn Placer>) -> Loader {
         Loader { placer, ..self }

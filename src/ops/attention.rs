@@ -6,10 +6,13 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::backend::Buffer;
-use crate::backend::cpu::{Old, View, exp, matmul, max, replace_and_sum, tanh, vectorised};
+use crate::backend::cpu::product::{Kernel, Precision};
+use crate::backend::cpu::{
+    Old, Room, Strips, View, exp, matmul, max, replace_and_sum, tanh, vectorised,
+};
 use crate::bail;
 use crate::error::Result;
-use crate::ops::attention_layout::Sizes;
+use crate::ops::attention_layout::{BLOCK, Sizes};
 use crate::shape::Shape;
 use crate::tensor::{Op, Reads, Tensor, apply};
 
@@ -22,6 +25,8 @@ pub struct Attention {
     pub window: Option<usize>,
     /// Scores pass through cap·tanh(score/cap).
     pub soft_cap: Option<f32>,
+    /// What the factors of its products are rounded to, f32 or bf16.
+    pub precision: Precision,
 }
 
 impl Tensor {
@@ -38,25 +43,44 @@ impl Tensor {
     }
 }
 
-impl Attention {
-    /// scores[block, keys] = scale·q·kᵀ, soft-capped; no mask yet.
-    pub(super) fn scores(
+/// Queries of one head times keys: what both passes compute first.
+pub(super) struct Scores<'a> {
+    pub sizes: &'a Sizes,
+    pub q: &'a [f32],
+    pub head: usize,
+    /// [dim, keys] of the head that serves this one.
+    pub keys: &'a Strips,
+}
+
+impl Scores<'_> {
+    /// scores[block, seen] = scale·q·kᵀ, soft-capped; no mask yet.
+    pub fn of(
         &self,
-        (m, n, k): (usize, usize, usize),
-        q: View,
-        key: View,
+        attention: &Attention,
+        block: &Range<usize>,
+        seen: &Range<usize>,
         scores: &mut [f32],
+        room: &mut Room,
     ) {
+        let Sizes { heads, dim, .. } = *self.sizes;
+        let rows = self.q.chunks(heads * dim).skip(block.start);
+        let mut query = Vec::with_capacity(block.len() * dim);
+        for row in rows.take(block.len()) {
+            let row = &row[self.head * dim..][..dim];
+            query.extend(row.iter().map(|q| attention.scale * q));
+        }
+        let (query, keys) = (View::rows(&query, dim), self.keys.columns(seen.clone()));
+        let stride = seen.len();
         matmul(
-            (m, n, k),
-            self.scale,
-            q,
-            key.transposed(),
+            block.len(),
+            query,
+            keys,
             Old::Replaced,
             scores,
-            n,
+            stride,
+            room,
         );
-        if let Some(cap) = self.soft_cap {
+        if let Some(cap) = attention.soft_cap {
             soften(scores, cap);
         }
     }
@@ -108,52 +132,64 @@ impl Op for Attention {
         let (q, k, v, starts) = (x[0].values()?, x[1].values()?, x[2].values()?, x[3].ids()?);
         let sizes = Sizes::of(x[0].shape(), x[1].shape());
         let Sizes {
-            time, heads, dim, ..
+            time,
+            heads,
+            dim,
+            keys,
+            ..
         } = sizes;
-        let one = |block: Range<usize>, head: usize| {
-            let seen = self.visible_to(&sizes, starts, &block);
-            let query = sizes.head(q, heads, block.start, head);
-            let kv_head = sizes.kv_head(head);
-            let key = sizes.head(k, sizes.kv_heads, seen.start, kv_head);
-            let value = sizes.head(v, sizes.kv_heads, seen.start, kv_head);
-            let mut scores = Buffer::stale(block.len() * seen.len());
-            self.scores((block.len(), seen.len(), dim), query, key, &mut scores);
-            let mut log_sums = vec![0.0; block.len()];
-            for (time, (row, log_sum)) in block
-                .clone()
-                .zip(scores.chunks_mut(seen.len()).zip(&mut log_sums))
-            {
-                let own = self.visible(&sizes, starts, time);
-                *log_sum = softmax(row, own.start - seen.start..own.end - seen.start);
-            }
-            let mut out = Buffer::stale(block.len() * dim);
-            let size = (block.len(), dim, seen.len());
-            matmul(
-                size,
-                1.0,
-                View::rows(&scores, seen.len()),
-                value,
-                Old::Replaced,
-                &mut out,
-                dim,
-            );
-            (out, log_sums)
-        };
-        let tasks: Vec<(Range<usize>, usize)> = sizes
-            .blocks()
-            .flat_map(|block| (0..heads).map(move |head| (block.clone(), head)))
-            .collect();
-        let parts: Vec<_> = tasks
-            .par_iter()
-            .map(|(block, head)| one(block.clone(), *head))
-            .collect();
         let mut saved = vec![0.0; heads * time];
-        for ((block, head), (out, log_sums)) in tasks.into_iter().zip(parts) {
-            for (at, row) in block.clone().zip(out.chunks(dim)) {
-                y[(at * heads + head) * dim..][..dim].copy_from_slice(row);
-            }
-            saved[head * time + block.start..][..block.len()].copy_from_slice(&log_sums);
+        if time == 0 {
+            return Ok(Some(Tensor::new(saved, [heads, time])?));
         }
+        let kernel = Kernel::of(self.precision)?;
+        // For each key/value head: keys [dim, keys], and values [keys, dim].
+        let lay_out = |task: usize| match task % 2 {
+            0 => Strips::of(kernel, (dim, keys), sizes.kv(k, task / 2).transposed()),
+            _ => Strips::of(kernel, (keys, dim), sizes.kv(v, task / 2)),
+        };
+        let laid_out = (0..2 * sizes.kv_heads).into_par_iter().map(lay_out);
+        let laid_out: Vec<Strips> = laid_out.collect();
+        let one =
+            |room: &mut Room, (index, (out, log_sums)): (usize, (Vec<&mut [f32]>, &mut [f32]))| {
+                let (head, block) = (index / sizes.blocks(), sizes.block(index % sizes.blocks()));
+                let [keys, values] = &laid_out[2 * sizes.kv_head(head)..][..2] else {
+                    unreachable!("two of each head")
+                };
+                let seen = self.visible_to(kernel, &sizes, starts, &block);
+                let mut scores = Buffer::stale(block.len() * seen.len());
+                let of_head = Scores {
+                    sizes: &sizes,
+                    q,
+                    head,
+                    keys,
+                };
+                of_head.of(self, &block, &seen, &mut scores, room);
+                let rows = scores.chunks_mut(seen.len()).zip(log_sums);
+                for (time, (row, log_sum)) in block.clone().zip(rows) {
+                    let own = self.visible(&sizes, starts, time);
+                    *log_sum = softmax(row, own.start - seen.start..own.end - seen.start);
+                }
+                let mut y = Buffer::stale(block.len() * dim);
+                let (p, values) = (View::rows(&scores, seen.len()), values.terms(seen));
+                matmul(block.len(), p, values, Old::Replaced, &mut y, dim, room);
+                for (out, y) in out.into_iter().zip(y.chunks(dim)) {
+                    out.copy_from_slice(y);
+                }
+            };
+        let log_sums = saved
+            .chunks_mut(time)
+            .flat_map(|head| head.chunks_mut(BLOCK));
+        let tasks: Vec<_> = sizes
+            .by_head_and_block(y)
+            .into_iter()
+            .zip(log_sums)
+            .collect();
+        tasks
+            .into_par_iter()
+            .enumerate()
+            .with_max_len(1)
+            .for_each_init(Room::default, one);
         Ok(Some(Tensor::new(saved, [heads, time])?))
     }
 
@@ -205,13 +241,13 @@ vectorised! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::attention_layout::BLOCK;
     use crate::ops::check::{check, ids, random, scaled, values};
 
     const PLAIN: Attention = Attention {
         scale: 0.7,
         window: None,
         soft_cap: None,
+        precision: Precision::F32,
     };
 
     /// softmax(scale·q·kᵀ + mask)·v, one query and head at a time.

@@ -1,5 +1,5 @@
 //! The gradient of attention. Scores are computed again from q, k and the saved log-sum-exp L, block by block:
-//!   P = exp(S − L),  dV = Pᵀ·dO,  dP = dO·Vᵀ,  dS = P·(dP − rowsum(dO·O)),  dQ = scale·dS·K,  dK = scale·dSᵀ·Q.
+//!   P = exp(S − L),  dV = Pᵀ·dO,  dP = dO·Vᵀ,  dS = scale·P·(dP − rowsum(dO·O)),  dQ = dS·K,  dK = dSᵀ·Q.
 //! Dao 2023, arXiv:2307.08691, algorithm 2.
 
 use std::ops::Range;
@@ -7,18 +7,17 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::backend::Buffer;
-use crate::backend::cpu::{Old, View, dot, exp, matmul, vectorised};
+use crate::backend::cpu::product::Kernel;
+use crate::backend::cpu::{Old, Room, Strips, View, dot, exp, for_rows_of_two, matmul, vectorised};
 use crate::error::Result;
 use crate::ops::Attention;
+use crate::ops::attention::Scores;
 use crate::ops::attention_layout::{BLOCK, Sizes};
 use crate::tensor::Tensor;
 
-/// What one query head contributes: dq [time, dim], and to its key/value head dk and dv [keys, dim].
-struct HeadGradient {
-    dq: Buffer,
-    dk: Buffer,
-    dv: Buffer,
-}
+/// The queries of a head are walked in two parts, for threads to share: of the pairs that a causal mask leaves, half lie
+/// before this share of the time.
+const HALF_OF_PAIRS: f32 = std::f32::consts::FRAC_1_SQRT_2;
 
 impl Attention {
     /// dq, dk, dv. `x` is [q, k, v, starts], `log_sums` [heads, time].
@@ -31,33 +30,25 @@ impl Attention {
     ) -> Result<[Tensor; 3]> {
         let sizes = Sizes::of(x[0].shape(), x[1].shape());
         let Sizes {
-            time,
-            heads,
-            dim,
             keys,
             kv_heads,
+            dim,
+            ..
         } = sizes;
-        let operands = Operands {
-            q: x[0].values()?,
-            k: x[1].values()?,
-            v: x[2].values()?,
-            starts: x[3].ids()?,
-            y: y.values()?,
-            log_sums: log_sums.values()?,
-            dy: dy.values()?,
-        };
-        let parts: Vec<HeadGradient> = (0..heads)
-            .into_par_iter()
-            .map(|head| self.head_gradient(&sizes, &operands, head))
-            .collect();
-        let mut dq = Buffer::zeros(time * heads * dim);
-        let mut dk = Buffer::zeros(keys * kv_heads * dim);
-        let mut dv = Buffer::zeros(keys * kv_heads * dim);
-        for (head, part) in parts.iter().enumerate() {
-            let kv_head = sizes.kv_head(head);
-            add_head(&mut dq, &part.dq, heads, head, dim);
-            add_head(&mut dk, &part.dk, kv_heads, kv_head, dim);
-            add_head(&mut dv, &part.dv, kv_heads, kv_head, dim);
+        let mut dq = Buffer::stale(sizes.time * sizes.heads * dim);
+        let [mut dk, mut dv] = [(); 2].map(|()| Buffer::zeros(keys * kv_heads * dim));
+        if sizes.time > 0 {
+            let walk = Walk::new(*self, sizes, x, y, log_sums, dy)?;
+            let parts = walk.parts(&mut dq);
+            let per_kv_head = parts.len() / kv_heads;
+            for_rows_of_two(&mut dk, &mut dv, dim, |row, dk, dv| {
+                let (key, kv_head) = (row / kv_heads, row % kv_heads);
+                // In the order of heads and times, whatever thread computed them.
+                for part in &parts[kv_head * per_kv_head..][..per_kv_head] {
+                    add_row(dk, &part.dk, key);
+                    add_row(dv, &part.dv, key);
+                }
+            });
         }
         Ok([
             Tensor::of(dq, x[0].shape().clone())?,
@@ -65,96 +56,198 @@ impl Attention {
             Tensor::of(dv, x[2].shape().clone())?,
         ])
     }
+}
 
-    fn head_gradient(&self, sizes: &Sizes, o: &Operands, head: usize) -> HeadGradient {
-        let Sizes {
-            time,
-            heads,
-            dim,
-            keys,
-            kv_heads,
-        } = *sizes;
-        let kv_head = sizes.kv_head(head);
-        let mut part = HeadGradient {
-            dq: Buffer::zeros(time * dim),
-            dk: Buffer::zeros(keys * dim),
-            dv: Buffer::zeros(keys * dim),
-        };
-        let most = BLOCK.min(time) * keys;
-        let (mut p_room, mut dp_room) = (Buffer::stale(most), Buffer::stale(most));
-        for block in sizes.blocks() {
-            let seen = self.visible_to(sizes, o.starts, &block);
-            let (rows, columns) = (block.len(), seen.len());
-            let query = sizes.head(o.q, heads, block.start, head);
-            let key = sizes.head(o.k, kv_heads, seen.start, kv_head);
-            let value = sizes.head(o.v, kv_heads, seen.start, kv_head);
-            let out = sizes.head(o.dy, heads, block.start, head);
-            let (p, dp) = (
-                &mut p_room[..rows * columns],
-                &mut dp_room[..rows * columns],
-            );
-            self.scores((rows, columns, dim), query, key, p);
-            matmul(
-                (rows, columns, dim),
-                1.0,
-                out,
-                value.transposed(),
-                Old::Replaced,
-                dp,
-                columns,
-            );
-            for (row, at) in block.clone().enumerate() {
-                let line = row * columns..(row + 1) * columns;
-                let own = self.visible(sizes, o.starts, at);
-                let own = own.start - seen.start..own.end - seen.start;
-                let along = o.along(sizes, at, head);
-                score_gradient(
-                    self.soft_cap,
-                    &mut p[line.clone()],
-                    &mut dp[line],
-                    own,
-                    o.log_sums[head * time + at],
-                    along,
-                );
+/// Adds row `row` of `part`, if it has one.
+fn add_row(all: &mut [f32], part: &[f32], row: usize) {
+    let part = part.chunks_exact(all.len()).nth(row);
+    for (all, part) in all.iter_mut().zip(part.unwrap_or(&[])) {
+        *all += part;
+    }
+}
+
+/// What a part of the queries of a head contributes to dk and dv of the keys from the first on, [.., dim].
+struct PartGradient {
+    dk: Buffer,
+    dv: Buffer,
+}
+
+struct Walk<'a> {
+    attention: Attention,
+    kernel: &'static Kernel,
+    sizes: Sizes,
+    q: &'a [f32],
+    starts: &'a [u32],
+    y: &'a [f32],
+    log_sums: &'a [f32],
+    dy: &'a [f32],
+    /// For each key/value head, as right operands: keys and values [dim, keys], and keys [keys, dim].
+    laid_out: Vec<Strips>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(
+        attention: Attention,
+        sizes: Sizes,
+        x: &'a [Tensor],
+        y: &'a Tensor,
+        log_sums: &'a Tensor,
+        dy: &'a Tensor,
+    ) -> Result<Walk<'a>> {
+        let kernel = Kernel::of(attention.precision)?;
+        let (k, v) = (x[1].values()?, x[2].values()?);
+        let by_channel = (sizes.dim, sizes.keys);
+        let lay_out = |task: usize| {
+            let (k, v) = (sizes.kv(k, task / 3), sizes.kv(v, task / 3));
+            match task % 3 {
+                0 => Strips::of(kernel, by_channel, k.transposed()),
+                1 => Strips::of(kernel, by_channel, v.transposed()),
+                _ => Strips::of(kernel, (sizes.keys, sizes.dim), k),
             }
+        };
+        Ok(Walk {
+            attention,
+            kernel,
+            sizes,
+            q: x[0].values()?,
+            starts: x[3].ids()?,
+            y: y.values()?,
+            log_sums: log_sums.values()?,
+            dy: dy.values()?,
+            laid_out: (0..3 * sizes.kv_heads)
+                .into_par_iter()
+                .map(lay_out)
+                .collect(),
+        })
+    }
+
+    /// Writes `dq` and gives what the parts of every head contribute to dk and dv. [heads, parts]
+    fn parts(&self, dq: &mut [f32]) -> Vec<PartGradient> {
+        let blocks = self.sizes.blocks();
+        let middle = (blocks as f32 * HALF_OF_PAIRS).round() as usize;
+        let mut blocks_of_dq = self.sizes.by_head_and_block(dq).into_iter();
+        let mut tasks = Vec::new();
+        for head in 0..self.sizes.heads {
+            for part in [0..middle, middle..blocks] {
+                let dq: Vec<_> = blocks_of_dq.by_ref().take(part.len()).collect();
+                tasks.push((head, part, dq));
+            }
+        }
+        tasks
+            .into_par_iter()
+            .with_max_len(1)
+            .map_init(Room::default, |room, (head, blocks, dq)| {
+                self.part(head, blocks, dq, room)
+            })
+            .collect()
+    }
+
+    /// Some blocks of the queries of a head; `dq` has the rows of each.
+    fn part(
+        &self,
+        head: usize,
+        blocks: Range<usize>,
+        dq: Vec<Vec<&mut [f32]>>,
+        room: &mut Room,
+    ) -> PartGradient {
+        let (sizes, dim) = (&self.sizes, self.sizes.dim);
+        let [keys, values, rows_of_keys] = &self.laid_out[3 * sizes.kv_head(head)..][..3] else {
+            unreachable!("three of each head")
+        };
+        let scores = Scores {
+            sizes,
+            q: self.q,
+            head,
+            keys,
+        };
+        let seen = |block: usize| {
+            let block = sizes.block(block);
+            let seen = self
+                .attention
+                .visible_to(self.kernel, sizes, self.starts, &block);
+            (block, seen)
+        };
+        let end = blocks
+            .clone()
+            .map(|block| seen(block).1.end)
+            .max()
+            .unwrap_or(0);
+        let [mut dk, mut dv] = [(); 2].map(|()| Buffer::zeros(end * dim));
+        let [mut p, mut dp] = [(); 2].map(|()| Buffer::stale(BLOCK.min(sizes.time) * end));
+        let mut dq_block = Buffer::stale(BLOCK * dim);
+        for (block, dq) in blocks.zip(dq) {
+            let (block, seen) = seen(block);
+            let (rows, columns) = (block.len(), seen.len());
+            let (p, dp) = (&mut p[..rows * columns], &mut dp[..rows * columns]);
+            let query = sizes.head(self.q, sizes.heads, block.start, head);
+            let out = sizes.head(self.dy, sizes.heads, block.start, head);
+            scores.of(&self.attention, &block, &seen, p, room);
+            let values = values.columns(seen.clone());
+            matmul(rows, out, values, Old::Replaced, dp, columns, room);
+            self.score_gradients(head, block, &seen, p, dp);
+
             let (p, ds) = (View::rows(p, columns), View::rows(dp, columns));
-            let dv = &mut part.dv[seen.start * dim..];
+            let out = Strips::of(self.kernel, (rows, dim), out);
+            let dv = &mut dv[seen.start * dim..];
             matmul(
-                (columns, dim, rows),
-                1.0,
+                columns,
                 p.transposed(),
-                out,
+                out.all(),
                 Old::AddedTo,
                 dv,
                 dim,
+                room,
             );
-            let dk = &mut part.dk[seen.start * dim..];
+            let query = Strips::of(self.kernel, (rows, dim), query);
+            let dk = &mut dk[seen.start * dim..];
             matmul(
-                (columns, dim, rows),
-                self.scale,
+                columns,
                 ds.transposed(),
-                query,
+                query.all(),
                 Old::AddedTo,
                 dk,
                 dim,
+                room,
             );
-            let dq = &mut part.dq[block.start * dim..];
-            matmul(
-                (rows, dim, columns),
-                self.scale,
-                ds,
-                key,
-                Old::Replaced,
-                dq,
-                dim,
-            );
+            let keys = rows_of_keys.terms(seen);
+            matmul(rows, ds, keys, Old::Replaced, &mut dq_block, dim, room);
+            for (dq, values) in dq.into_iter().zip(dq_block.chunks(dim)) {
+                dq.copy_from_slice(values);
+            }
         }
-        part
+        PartGradient { dk, dv }
+    }
+
+    /// [`score_gradient`] of every row of a block.
+    fn score_gradients(
+        &self,
+        head: usize,
+        block: Range<usize>,
+        seen: &Range<usize>,
+        p: &mut [f32],
+        dp: &mut [f32],
+    ) {
+        let Sizes {
+            time, heads, dim, ..
+        } = self.sizes;
+        let rows = p.chunks_mut(seen.len()).zip(dp.chunks_mut(seen.len()));
+        for (at, (p, dp)) in block.zip(rows) {
+            let own = self.attention.visible(&self.sizes, self.starts, at);
+            let own = own.start - seen.start..own.end - seen.start;
+            let values = (at * heads + head) * dim..(at * heads + head + 1) * dim;
+            let along = dot(&self.dy[values.clone()], &self.y[values]);
+            let log_sum = self.log_sums[head * time + at];
+            let Attention {
+                soft_cap, scale, ..
+            } = self.attention;
+            score_gradient(soft_cap, p, dp, own, log_sum, along, scale);
+        }
     }
 }
 
 vectorised! {
-    /// Turns a row of scores into probabilities `p`, and `dp` into the gradient of the scores before soft cap and mask.
+    /// Turns a row of scores into probabilities `p`, and `dp` into the gradient of q·k: of the scores before scale, soft cap
+    /// and mask.
     fn score_gradient(
         soft_cap: Option<f32>,
         p: &mut [f32],
@@ -162,6 +255,7 @@ vectorised! {
         own: Range<usize>,
         log_sum: f32,
         along: f32,
+        scale: f32,
     ) {
         for row in [&mut *p, &mut *dp] {
             row[..own.start].fill(0.0);
@@ -175,35 +269,7 @@ vectorised! {
         }
         for (p, dp) in p.iter_mut().zip(dp) {
             *p = exp(*p - log_sum);
-            *dp = *p * (*dp - along);
+            *dp = scale * *p * (*dp - along);
         }
-    }
-}
-
-struct Operands<'a> {
-    q: &'a [f32],
-    k: &'a [f32],
-    v: &'a [f32],
-    starts: &'a [u32],
-    y: &'a [f32],
-    log_sums: &'a [f32],
-    dy: &'a [f32],
-}
-
-impl Operands<'_> {
-    /// rowsum(dO·O) of one query of one head.
-    fn along(&self, sizes: &Sizes, time: usize, head: usize) -> f32 {
-        let at = (time * sizes.heads + head) * sizes.dim;
-        dot(&self.dy[at..at + sizes.dim], &self.y[at..at + sizes.dim])
-    }
-}
-
-/// Adds `part` [rows, dim] to head `head` of `all` [rows, heads, dim].
-fn add_head(all: &mut [f32], part: &[f32], heads: usize, head: usize, dim: usize) {
-    for (row, part) in part.chunks(dim).enumerate() {
-        let all = &mut all[(row * heads + head) * dim..][..dim];
-        all.iter_mut()
-            .zip(part)
-            .for_each(|(all, part)| *all += part);
     }
 }

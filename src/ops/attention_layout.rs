@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::backend::cpu::View;
+use crate::backend::cpu::product::Kernel;
 use crate::ops::Attention;
 use crate::shape::Shape;
 
@@ -35,6 +36,11 @@ impl Sizes {
         head / (self.heads / self.kv_heads)
     }
 
+    /// Head `head` of the keys, or of the values, in [keys, kv_heads, dim].
+    pub fn kv<'a>(&self, values: &'a [f32], kv_head: usize) -> View<'a> {
+        self.head(values, self.kv_heads, 0, kv_head)
+    }
+
     /// Head `head` of rows from `time` on, in [time, heads, dim].
     pub fn head<'a>(&self, values: &'a [f32], heads: usize, time: usize, head: usize) -> View<'a> {
         View {
@@ -44,12 +50,24 @@ impl Sizes {
         }
     }
 
-    /// Blocks of queries, as ranges of time.
-    pub fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let time = self.time;
-        (0..time)
-            .step_by(BLOCK)
-            .map(move |first| first..(first + BLOCK).min(time))
+    pub fn blocks(&self) -> usize {
+        self.time.div_ceil(BLOCK)
+    }
+
+    /// The queries of a block, as a range of time.
+    pub fn block(&self, index: usize) -> Range<usize> {
+        index * BLOCK..self.time.min((index + 1) * BLOCK)
+    }
+
+    /// The values of each block of each head in `y` [time, heads, dim], query by query. [heads, blocks]
+    pub fn by_head_and_block<'a>(&self, y: &'a mut [f32]) -> Vec<Vec<&'a mut [f32]>> {
+        let part = |_| Vec::with_capacity(BLOCK);
+        let mut parts: Vec<_> = (0..self.heads * self.blocks()).map(part).collect();
+        for (at, values) in y.chunks_mut(self.dim).enumerate() {
+            let (time, head) = (at / self.heads, at % self.heads);
+            parts[head * self.blocks() + time / BLOCK].push(values);
+        }
+        parts
     }
 }
 
@@ -61,16 +79,18 @@ impl Attention {
         (starts[time] as usize).max(in_window)..end
     }
 
-    /// The keys any query of `block` sees.
+    /// The keys any query of `block` sees, and those before them in the same strip of `kernel`.
     pub(super) fn visible_to(
         &self,
+        kernel: &Kernel,
         sizes: &Sizes,
         starts: &[u32],
         block: &Range<usize>,
     ) -> Range<usize> {
         let ranges = block.clone().map(|time| self.visible(sizes, starts, time));
-        ranges.fold(sizes.keys..0, |all, one| {
+        let seen = ranges.fold(sizes.keys..0, |all, one| {
             all.start.min(one.start)..all.end.max(one.end)
-        })
+        });
+        seen.start - seen.start % kernel.columns..seen.end
     }
 }

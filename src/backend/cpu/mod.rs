@@ -12,6 +12,6 @@ pub use exp::{exp, tanh};
 pub(crate) use features::vectorised;
 pub use features::{Feature, check as check_features, features};
 pub use machine::{cores, name};
-pub use product::strided::{Old, View, matmul};
+pub use product::strided::{Old, Room, Strips, View, matmul};
 pub use reduce::{dot, max, replace_and_sum, sum_of};
 pub use rows::{for_items, for_rows, for_rows_of_two};

@@ -36,6 +36,7 @@ impl Layer {
                 scale: spec.attention_scale,
                 window: spec.layers[index].window,
                 soft_cap: spec.attention_cap,
+                precision: loader.precision().of_activations(),
             },
         };
         let mlp = MlpSpec {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::autograd::backward;
+use crate::backend::cpu::product::Precision;
 use crate::format::Checkpoint;
 use crate::lora::{Adapter, LoraConfig, Optimizer, Targets};
 use crate::nn::{Layout, Source};
@@ -218,6 +219,7 @@ fn attention_in_blocks_follows_the_formula_and_its_gradients_at_every_length() {
             scale: 0.5_f32.sqrt(),
             window: None,
             soft_cap: None,
+            precision: Precision::F32,
         };
         let y = q.attention(&k, &v, &starts, plain).unwrap();
         let expected = attention_in_f64(&flat(&q), &flat(&k), &flat(&v));

@@ -38,6 +38,15 @@ impl Precision {
         }
     }
 
+    /// For products of activations with one another, beside weights that are multiplied in this: f32, or bf16 where that is
+    /// finer than what the weights have and the processor has it.
+    pub fn of_activations(self) -> Precision {
+        match self != Precision::F32 && Precision::Bf16.in_hardware() {
+            true => Precision::Bf16,
+            false => Precision::F32,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
@@ -49,6 +58,9 @@ impl Precision {
 
 /// Terms of the sum that share the factors of [`Precision::Int8`] and lie together in packed operands.
 pub const DEPTH: usize = 64;
+
+/// Values of the largest tile of any kernel.
+pub const MOST_TILE: usize = 16 * 32;
 
 /// A way to compute tiles.
 #[derive(Debug)]

@@ -26,6 +26,7 @@ use rayon::prelude::*;
 
 use crate::error::Result;
 
+use kernel::MOST_TILE;
 pub use kernel::{DEPTH, Kernel, Precision};
 use left::Left;
 pub use right::{Dense, Matrix, RowSpan};
@@ -190,7 +191,7 @@ impl Target {
             unsafe { (kernel.tile)(&tile) };
             return;
         }
-        let mut edge = [0.0; 16 * 32];
+        let mut edge = [0.0; MOST_TILE];
         (tile.c, tile.c_stride, tile.keep) = (edge.as_mut_ptr(), kernel.columns, false);
         // Safety: as above; `edge` has room for the largest tile.
         unsafe { (kernel.tile)(&tile) };

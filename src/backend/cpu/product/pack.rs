@@ -146,7 +146,7 @@ fn bf16(value: f32) -> u32 {
 }
 
 vectorised! {
-    fn pair_row(values: &[f32], groups: &mut [u32]) {
+    pub fn pair_row(values: &[f32], groups: &mut [u32]) {
         let (pairs, rest) = values.as_chunks::<2>();
         for (group, [low, high]) in groups.iter_mut().zip(pairs) {
             *group = bf16(*low) | bf16(*high) << 16;
@@ -199,7 +199,7 @@ pub fn group_columns(kernel: &Kernel, cut: &Cut, block: ColumnBlock) {
 }
 
 /// [steps, width] to [steps / 2, width, 2] for a kernel that takes two groups of a row together.
-fn join_steps(kernel: &Kernel, groups: &mut [u32], width: usize) {
+pub fn join_steps(kernel: &Kernel, groups: &mut [u32], width: usize) {
     if kernel.together == 2 {
         join_two_steps(groups, width);
     }
@@ -239,8 +239,15 @@ impl Columns<'_> {
     /// The values of a term; none beyond the last.
     #[inline(always)]
     pub fn row(&self, term: usize) -> &[f32] {
+        let row = self.from(term);
+        &row[..self.count.min(row.len())]
+    }
+
+    /// The values of a term and all that follow it.
+    #[inline(always)]
+    fn from(&self, term: usize) -> &[f32] {
         if term < self.terms {
-            &self.values[term * self.stride..][..self.count]
+            &self.values[term * self.stride..]
         } else {
             &[]
         }
@@ -248,25 +255,54 @@ impl Columns<'_> {
 }
 
 vectorised! {
-    fn copy_columns(rows: &Columns, width: usize, groups: &mut [u32]) {
-        for (term, groups) in groups.chunks_exact_mut(width).enumerate() {
-            groups.fill(0);
-            for (group, value) in groups.iter_mut().zip(rows.row(term)) {
-                *group = value.to_bits();
+    pub fn copy_columns(rows: &Columns, width: usize, groups: &mut [u32]) {
+        for term in 0..groups.len() / width {
+            let into = &mut groups[term * width..];
+            match rows.from(term) {
+                [] => into[..width].fill(0),
+                row => by_sixteens(rows.count, row, row, into, |value, _| value.to_bits()),
             }
         }
     }
 }
 
 vectorised! {
-    fn pair_columns(rows: &Columns, width: usize, groups: &mut [u32]) {
-        for (step, groups) in groups.chunks_exact_mut(width).enumerate() {
-            groups.fill(0);
-            for (group, low) in groups.iter_mut().zip(rows.row(2 * step)) {
-                *group = bf16(*low);
+    pub fn pair_columns(rows: &Columns, width: usize, groups: &mut [u32]) {
+        for step in 0..groups.len() / width {
+            let into = &mut groups[step * width..];
+            match (rows.from(2 * step), rows.from(2 * step + 1)) {
+                ([], _) => into[..width].fill(0),
+                (low, []) => by_sixteens(rows.count, low, low, into, |low, _| bf16(low)),
+                (low, high) => by_sixteens(rows.count, low, high, into, |low, high| bf16(low) | bf16(high) << 16),
             }
-            for (group, high) in groups.iter_mut().zip(rows.row(2 * step + 1)) {
-                *group |= bf16(*high) << 16;
+        }
+    }
+}
+
+/// `count` groups of two rows. Where there is room the last are sixteen too: what is too much lies in the next groups, which
+/// are written after these, or in the padding.
+#[inline(always)]
+fn by_sixteens(
+    count: usize,
+    low: &[f32],
+    high: &[f32],
+    into: &mut [u32],
+    group: impl Fn(f32, f32) -> u32,
+) {
+    const AT_ONCE: usize = 16;
+    for first in (0..count).step_by(AT_ONCE) {
+        let (low, high, into) = (&low[first..], &high[first..], &mut into[first..]);
+        let whole = low
+            .first_chunk::<AT_ONCE>()
+            .zip(high.first_chunk::<AT_ONCE>());
+        if let (Some((low, high)), Some(into)) = (whole, into.first_chunk_mut::<AT_ONCE>()) {
+            for ((group_of, low), high) in into.iter_mut().zip(low).zip(high) {
+                *group_of = group(*low, *high);
+            }
+        } else {
+            let values = low.iter().zip(high).take(count - first);
+            for (group_of, (low, high)) in into.iter_mut().zip(values) {
+                *group_of = group(*low, *high);
             }
         }
     }

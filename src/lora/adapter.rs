@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rayon::prelude::*;
+
+use crate::backend::cpu::vectorise;
 use crate::bail;
 use crate::error::Result;
 use crate::lora::initial::initial;
@@ -294,22 +297,22 @@ impl Adapter {
         let mut state = self.lock();
         state.updates += 1;
         let update = (lr, scale, state.updates);
-        for layer in state.layers.values_mut() {
+        let parameters = state.layers.values_mut().flat_map(|layer| {
             layer.changed();
-            for parameter in layer.parameters.values_mut() {
-                if let Some(gradient) = grads.get(&parameter.value) {
-                    let mut values = parameter.value.values()?.to_vec();
-                    optimizer.update(
-                        update,
-                        &mut values,
-                        gradient.values()?,
-                        &mut parameter.moments,
-                    );
-                    parameter.value = Tensor::leaf(values, parameter.value.shape().clone())?;
-                }
-            }
-        }
-        Ok(())
+            layer.parameters.values_mut()
+        });
+        let learning: Vec<_> = parameters
+            .filter_map(|parameter| Some((grads.get(&parameter.value)?, parameter)))
+            .collect();
+        learning
+            .into_par_iter()
+            .try_for_each(|(gradient, Parameter { value, moments })| {
+                let mut values = value.values()?.to_vec();
+                let gradient = gradient.values()?;
+                vectorise(|| optimizer.update(update, &mut values, gradient, moments));
+                *value = Tensor::leaf(values, value.shape().clone())?;
+                Ok(())
+            })
     }
 
     /// A copy of all pairs, by path.

@@ -26,6 +26,7 @@ impl Optimizer {
     }
 
     /// Updates `values` by the gradient `g`·`scale`. `update` counts updates from 1; the moments start at zero.
+    #[inline]
     pub(super) fn update(
         self,
         (lr, scale, update): (f64, f64, u64),

@@ -1,6 +1,7 @@
 //! Sixteen f32 at a time in the registers of an instruction set, for loops whose sums the compiler would keep in memory.
 
 pub use super::reduce::LANES;
+#[cfg(not(target_arch = "aarch64"))]
 use super::reduce::across;
 
 /// Sixteen values. [`vectorised!`](super::vectorised) names the implementation a loop is compiled for `L`.
@@ -48,9 +49,11 @@ pub trait Lanes: Copy {
 }
 
 /// In no registers in particular.
+#[cfg(not(target_arch = "aarch64"))]
 #[derive(Clone, Copy)]
 pub struct Plain([f32; LANES]);
 
+#[cfg(not(target_arch = "aarch64"))]
 impl Lanes for Plain {
     const MANY: bool = false;
 

@@ -9,8 +9,8 @@ mod reduce;
 mod rows;
 
 pub use exp::{exp, tanh};
-pub(crate) use features::vectorised;
 pub use features::{Feature, check as check_features, features};
+pub(crate) use features::{vectorise, vectorised};
 pub use machine::{cores, name};
 pub use product::strided::{Old, Room, Strips, View, matmul};
 pub use reduce::{dot, max, replace_and_sum, sum_of};

@@ -361,7 +361,7 @@ export interface TrainOptions extends RunListeners<TrainEvent> {
   backend?: "auto" | "cpu";
 
   /**
-   * What the factors of products with the base are rounded to; sums, the adapter and the optimizer are f32 always. auto takes int8 where the processor multiplies it (VNNI, dot products of ARMv8.2), else f32.
+   * What the factors of products with the base are rounded to; sums, the adapter and the optimizer are f32 always. auto takes int8 where the processor multiplies it (VNNI, dot products of ARMv8.2), else f32. Beside int8 and bf16 attention multiplies in bf16 where the processor does.
    *
    * Default: auto.
    */
@@ -1059,7 +1059,7 @@ export interface PlanOptions extends RunListeners<TrainEvent> {
   backend?: "auto" | "cpu";
 
   /**
-   * What the factors of products with the base are rounded to; sums, the adapter and the optimizer are f32 always. auto takes int8 where the processor multiplies it (VNNI, dot products of ARMv8.2), else f32.
+   * What the factors of products with the base are rounded to; sums, the adapter and the optimizer are f32 always. auto takes int8 where the processor multiplies it (VNNI, dot products of ARMv8.2), else f32. Beside int8 and bf16 attention multiplies in bf16 where the processor does.
    *
    * Default: auto.
    */

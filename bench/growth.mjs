@@ -8,24 +8,23 @@ import { execFileSync } from "node:child_process";
 import path from "node:path";
 import {
   ROOT,
+  ROUNDS,
+  SMOLLM2,
+  STEPS,
   alternate,
   given,
   megabytes,
-  option,
   table,
   train,
 } from "./measure.mjs";
 import { model } from "./model.mjs";
 
-const MODEL = path.join(ROOT, "target/parity/SmolLM2-135M-Instruct.Q4_1.gguf");
 const LENGTH = 128;
 const BATCHES = [1, 2, 4];
 const THREADS = [1, 2];
 const LAYERS = given("--quick") ? [2, 4] : [4, 8, 16];
 const SHAPE = { width: 1536, hidden: 4096, heads: 12, vocab: 4096 };
 const RANK = 8;
-const ROUNDS = option("--rounds", given("--quick") ? 1 : 3);
-const STEPS = given("--quick") ? 2 : 4; // the first one warms up and is not counted
 
 execFileSync(path.join(ROOT, "__test__/reference/fetch-smollm2.sh"));
 await time();
@@ -35,7 +34,7 @@ async function time() {
   const name = (threads, batch) => `${threads} threads, batch ${batch}`;
   const sides = THREADS.flatMap((threads) =>
     BATCHES.map((batch) => {
-      const options = ["--model", MODEL, "--max-steps", STEPS];
+      const options = ["--model", SMOLLM2, "--max-steps", STEPS];
       options.push("--seq-len", LENGTH, "--batch-size", batch);
       options.push("--checkpointing", "off", "--threads", threads);
       return [name(threads, batch), () => train(options)];

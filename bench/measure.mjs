@@ -10,8 +10,16 @@ export const ROOT = path.join(
   path.dirname(fileURLToPath(import.meta.url)),
   "..",
 );
+/** What steps are measured with; __test__/reference/fetch-smollm2.sh fetches it. */
+export const SMOLLM2 = path.join(
+  ROOT,
+  "target/parity/SmolLM2-135M-Instruct.Q4_1.gguf",
+);
 /** A text that every Debian system has. */
 export const TEXT = "/usr/share/common-licenses/GPL-3";
+/** Rounds and steps of each; the first step warms up and is not counted. */
+export const ROUNDS = option("--rounds", given("--quick") ? 1 : 3);
+export const STEPS = given("--quick") ? 2 : 4;
 /** How often a child's memory and time are read; what it takes in its last moments may be missed. */
 const WATCH_MS = 20;
 /** Other programs may have this share of the processors before a measurement is called into question. */

@@ -10,22 +10,21 @@ import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import {
   ROOT,
+  ROUNDS,
+  SMOLLM2,
+  STEPS,
   TEXT,
   alternate,
   given,
   megabytes,
-  option,
   run,
   table,
   train,
 } from "./measure.mjs";
 
-const MODEL = path.join(ROOT, "target/parity/SmolLM2-135M-Instruct.Q4_1.gguf");
 const THREADS = 2;
 const TOKENS = 512;
 const VOCAB_SLICE = 1024;
-const ROUNDS = option("--rounds", given("--quick") ? 1 : 3);
-const STEPS = given("--quick") ? 2 : 4; // the first one warms up and is not counted
 /** Floating-point operations of a step, without and with replay. */
 const GFLOP = { off: 274, on: 411 };
 
@@ -33,7 +32,7 @@ const GFLOP = { off: 274, on: 411 };
 const LONG = { batch: 1, length: TOKENS };
 const SHORT = { batch: 8, length: TOKENS / 8 };
 
-/** What the inner loop of an f32 product reaches on two cores: as bench/kernels.rs has measured it, or on the first machine. */
+/** What the inner loop of an f32 product reaches on two cores: as bench/kernels has measured it, or on the first machine. */
 function peakGflops() {
   const file = path.join(ROOT, "target/bench/peaks.json");
   if (!existsSync(file)) return 210;
@@ -42,7 +41,7 @@ function peakGflops() {
 }
 
 function ours(precision, checkpointing, { batch, length }, more = []) {
-  const options = ["--model", MODEL, "--max-steps", STEPS];
+  const options = ["--model", SMOLLM2, "--max-steps", STEPS];
   options.push("--seq-len", length, "--batch-size", batch);
   options.push("--precision", precision, "--checkpointing", checkpointing);
   options.push("--threads", THREADS, ...more);
@@ -68,7 +67,7 @@ function peftBase(dtype) {
   const folder = path.join(ROOT, `target/bench/SmolLM2-135M-${dtype}`);
   if (!existsSync(folder)) {
     const script = path.join(ROOT, "bench/peft_base.py");
-    execFileSync(python(), [script, MODEL, folder, dtype], {
+    execFileSync(python(), [script, SMOLLM2, folder, dtype], {
       stdio: "inherit",
     });
   }
@@ -132,16 +131,12 @@ titles.push(`over the floor at ${peak} GFLOP/s`, "start to first step");
 table(titles, rows);
 
 if (!given("--without-peft")) {
-  /** The side that takes the fewest seconds. */
-  const fastest = (names) =>
-    names.reduce((a, b) =>
-      best.get(a).seconds <= best.get(b).seconds ? a : b,
-    );
-  const rival = fastest(PEFT);
-  const batchRival = fastest(PEFT_BATCH);
-  const soonest = PEFT.reduce((a, b) =>
-    best.get(a).first <= best.get(b).first ? a : b,
-  );
+  /** The side that takes the least of `kind`. */
+  const least = (kind, names) =>
+    names.reduce((a, b) => (best.get(a)[kind] <= best.get(b)[kind] ? a : b));
+  const rival = least("seconds", PEFT);
+  const batchRival = least("seconds", PEFT_BATCH);
+  const soonest = least("first", PEFT);
   /** How many times less of `kind` ours takes: more is better for speed, memory and waiting alike. */
   const times = (kind, ours, theirs) =>
     best.get(theirs)[kind] / best.get(ours)[kind];

@@ -218,7 +218,7 @@ static OPTIONS: &[OptionSpec] = &[
     option("precision", choice(&["auto", "f32", "bf16", "int8"]), "")
         .group(MACHINE)
         .default("auto")
-        .doc("What the factors of products with the base are rounded to; sums, the adapter and the optimizer are f32 always. auto takes int8 where the processor multiplies it (VNNI, dot products of ARMv8.2), else f32."),
+        .doc("What the factors of products with the base are rounded to; sums, the adapter and the optimizer are f32 always. auto takes int8 where the processor multiplies it (VNNI, dot products of ARMv8.2), else f32. Beside int8 and bf16 attention multiplies in bf16 where the processor does."),
     option("checkpointing", choice(&["auto", "on", "off"]), "")
         .group(MACHINE)
         .default("auto")

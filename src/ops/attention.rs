@@ -7,12 +7,11 @@ use rayon::prelude::*;
 
 use crate::backend::Buffer;
 use crate::backend::cpu::product::{Kernel, Precision};
-use crate::backend::cpu::{
-    Old, Room, Strips, View, exp, matmul, max, replace_and_sum, tanh, vectorised,
-};
+use crate::backend::cpu::{Old, Room, Strips, View, exp, matmul, max, replace_and_sum, vectorised};
 use crate::bail;
 use crate::error::Result;
 use crate::ops::attention_layout::{BLOCK, Sizes};
+use crate::ops::attention_scores::Scores;
 use crate::shape::Shape;
 use crate::tensor::{Op, Reads, Tensor, apply};
 
@@ -40,49 +39,6 @@ impl Tensor {
         attention: Attention,
     ) -> Result<Tensor> {
         apply(attention, &[self, k, v, starts])
-    }
-}
-
-/// Queries of one head times keys: what both passes compute first.
-pub(super) struct Scores<'a> {
-    pub sizes: &'a Sizes,
-    pub q: &'a [f32],
-    pub head: usize,
-    /// [dim, keys] of the head that serves this one.
-    pub keys: &'a Strips,
-}
-
-impl Scores<'_> {
-    /// scores[block, seen] = scale·q·kᵀ, soft-capped; no mask yet.
-    pub fn of(
-        &self,
-        attention: &Attention,
-        block: &Range<usize>,
-        seen: &Range<usize>,
-        scores: &mut [f32],
-        room: &mut Room,
-    ) {
-        let Sizes { heads, dim, .. } = *self.sizes;
-        let rows = self.q.chunks(heads * dim).skip(block.start);
-        let mut query = Vec::with_capacity(block.len() * dim);
-        for row in rows.take(block.len()) {
-            let row = &row[self.head * dim..][..dim];
-            query.extend(row.iter().map(|q| attention.scale * q));
-        }
-        let (query, keys) = (View::rows(&query, dim), self.keys.columns(seen.clone()));
-        let stride = seen.len();
-        matmul(
-            block.len(),
-            query,
-            keys,
-            Old::Replaced,
-            scores,
-            stride,
-            room,
-        );
-        if let Some(cap) = attention.soft_cap {
-            soften(scores, cap);
-        }
     }
 }
 
@@ -227,14 +183,6 @@ vectorised! {
         let inverse = 1.0 / sum;
         row.iter_mut().for_each(|p| *p *= inverse);
         max + sum.ln()
-    }
-}
-
-vectorised! {
-    fn soften(scores: &mut [f32], cap: f32) {
-        for score in scores {
-            *score = cap * tanh(*score / cap);
-        }
     }
 }
 

@@ -11,8 +11,8 @@ use crate::backend::cpu::product::Kernel;
 use crate::backend::cpu::{Old, Room, Strips, View, dot, exp, for_rows_of_two, matmul, vectorised};
 use crate::error::Result;
 use crate::ops::Attention;
-use crate::ops::attention::Scores;
 use crate::ops::attention_layout::{BLOCK, Sizes};
+use crate::ops::attention_scores::Scores;
 use crate::tensor::Tensor;
 
 /// The queries of a head are walked in two parts, for threads to share: of the pairs that a causal mask leaves, half lie

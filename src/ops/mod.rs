@@ -5,6 +5,7 @@ mod add_matmul;
 mod attention;
 mod attention_grad;
 mod attention_layout;
+mod attention_scores;
 mod bias;
 mod columns;
 mod cross_entropy;

@@ -8,11 +8,11 @@ use rayon::prelude::*;
 
 use crate::backend::Buffer;
 use crate::backend::cpu::product::Kernel;
-use crate::backend::cpu::{Old, Room, Strips, View, dot, exp, for_rows_of_two, matmul, vectorised};
+use crate::backend::cpu::{Old, Room, Strips, View, dot, for_rows_of_two, matmul};
 use crate::error::Result;
 use crate::ops::Attention;
 use crate::ops::attention_layout::{BLOCK, Sizes};
-use crate::ops::attention_scores::Scores;
+use crate::ops::attention_scores::{Scores, score_gradient};
 use crate::tensor::Tensor;
 
 /// The queries of a head are walked in two parts, for threads to share: of the pairs that a causal mask leaves, half lie
@@ -241,35 +241,6 @@ impl<'a> Walk<'a> {
                 soft_cap, scale, ..
             } = self.attention;
             score_gradient(soft_cap, p, dp, own, log_sum, along, scale);
-        }
-    }
-}
-
-vectorised! {
-    /// Turns a row of scores into probabilities `p`, and `dp` into the gradient of q·k: of the scores before scale, soft cap
-    /// and mask.
-    fn score_gradient(
-        soft_cap: Option<f32>,
-        p: &mut [f32],
-        dp: &mut [f32],
-        own: Range<usize>,
-        log_sum: f32,
-        along: f32,
-        scale: f32,
-    ) {
-        for row in [&mut *p, &mut *dp] {
-            row[..own.start].fill(0.0);
-            row[own.end..].fill(0.0);
-        }
-        let (p, dp) = (&mut p[own.clone()], &mut dp[own]);
-        if let Some(cap) = soft_cap {
-            for (p, dp) in p.iter().zip(dp.iter_mut()) {
-                *dp = (*dp - along) * (1.0 - (p / cap) * (p / cap)) + along;
-            }
-        }
-        for (p, dp) in p.iter_mut().zip(dp) {
-            *p = exp(*p - log_sum);
-            *dp = scale * *p * (*dp - along);
         }
     }
 }

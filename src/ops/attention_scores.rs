@@ -1,8 +1,8 @@
-//! Queries times keys, block by block: what attention and its gradient compute first.
+//! Queries times keys, block by block: what attention and its gradient compute first; and the gradient of that.
 
 use std::ops::Range;
 
-use crate::backend::cpu::{Old, Room, Strips, View, matmul, tanh, vectorised};
+use crate::backend::cpu::{Old, Room, Strips, View, exp, matmul, tanh, vectorised};
 use crate::ops::Attention;
 use crate::ops::attention_layout::Sizes;
 
@@ -53,6 +53,35 @@ vectorised! {
     fn soften(scores: &mut [f32], cap: f32) {
         for score in scores {
             *score = cap * tanh(*score / cap);
+        }
+    }
+}
+
+vectorised! {
+    /// Turns a row of scores into probabilities `p`, and `dp` into the gradient of q·k: of the scores before scale, soft cap
+    /// and mask.
+    pub fn score_gradient(
+        soft_cap: Option<f32>,
+        p: &mut [f32],
+        dp: &mut [f32],
+        own: Range<usize>,
+        log_sum: f32,
+        along: f32,
+        scale: f32,
+    ) {
+        for row in [&mut *p, &mut *dp] {
+            row[..own.start].fill(0.0);
+            row[own.end..].fill(0.0);
+        }
+        let (p, dp) = (&mut p[own.clone()], &mut dp[own]);
+        if let Some(cap) = soft_cap {
+            for (p, dp) in p.iter().zip(dp.iter_mut()) {
+                *dp = (*dp - along) * (1.0 - (p / cap) * (p / cap)) + along;
+            }
+        }
+        for (p, dp) in p.iter_mut().zip(dp) {
+            *p = exp(*p - log_sum);
+            *dp = scale * *p * (*dp - along);
         }
     }
 }

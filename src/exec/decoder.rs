@@ -136,8 +136,12 @@ impl<'a> Walk<'a> {
         k = self.forgetful(&[&k], keys, Passes::Fresh);
         let attention = Op {
             saved: self.per_token(spec.heads),
-            // Every query head computes its part by itself: outputs forward; dq, dk and dv backward.
-            working: [self.per_token(queries), 3 * self.per_token(queries)],
+            // Keys and values laid out, keys twice backward; there the two parts of each query head have dk and dv of the keys
+            // they see.
+            working: [
+                2 * self.per_token(keys),
+                3 * self.per_token(keys) + 7 * self.per_token(queries) / 2,
+            ],
             keeps: Keeps::InputsAndOutput,
             ..Op::of(self.per_token(queries))
         };

@@ -163,6 +163,8 @@ export function option(name, otherwise) {
   process.exit(2);
 }
 
-export const given = (name) => process.argv.includes(name);
+export function given(name) {
+  return process.argv.includes(name);
+}
 
 export const megabytes = (bytes) => `${(bytes / 1e6).toFixed(0)} MB`;

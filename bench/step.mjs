@@ -90,6 +90,7 @@ function python() {
 const AUTO = "amv-train auto";
 const F32 = "amv-train f32";
 const SMALL = "amv-train auto, replaying, sliced";
+const STREAMED = `${SMALL}, streamed`;
 const BATCH = "amv-train auto, 8 x 64";
 const PEFT = ["PEFT f32", "PEFT bf16"];
 const PEFT_BATCH = ["PEFT f32, 8 x 64", "PEFT bf16, 8 x 64"];
@@ -99,6 +100,7 @@ const sides = [
   [AUTO, () => ours("auto", "off", LONG)],
   [F32, () => ours("f32", "off", LONG)],
   [SMALL, () => ours("auto", "on", LONG, slice)],
+  [STREAMED, () => ours("auto", "on", LONG, [...slice, "--stream-layers"])],
   [BATCH, () => ours("auto", "off", SHORT)],
 ];
 if (!given("--without-peft")) {
@@ -144,8 +146,10 @@ if (!given("--without-peft")) {
     [`${AUTO}: speed beside ${rival}`, times("seconds", AUTO, rival), 2.5],
     [`${AUTO}: memory beside ${rival}`, times("peak", AUTO, rival), 3],
     [`${F32}: speed beside ${PEFT[0]}`, times("seconds", F32, PEFT[0]), 1.6],
-    [`${SMALL}: memory beside ${rival}`, times("peak", SMALL, rival), 8],
-    [`${SMALL}: speed beside ${rival}`, times("seconds", SMALL, rival), 1.5],
+    ...[SMALL, STREAMED].flatMap((small) => [
+      [`${small}: memory beside ${rival}`, times("peak", small, rival), 8],
+      [`${small}: speed beside ${rival}`, times("seconds", small, rival), 1.5],
+    ]),
     [
       `${BATCH}: speed beside ${batchRival}`,
       times("seconds", BATCH, batchRival),
